@@ -39,7 +39,7 @@ class Event(Struct, frozen=True, omit_defaults=True, tag_field="type", tag=_tag)
     t: float
 
 
-class SessionStart(Event, tag="session"):
+class SessionStart(Event, frozen=True, tag="session"):
     """Line 1: everything that was decided before the sweep."""
 
     format: int
@@ -59,7 +59,7 @@ class SessionStart(Event, tag="session"):
     based_on: str | None = None  # the session that this one rechecks
 
 
-class Launched(Event):
+class Launched(Event, frozen=True):
     """A runner took the session. After a resume there is another."""
 
     pid: int
@@ -68,7 +68,7 @@ class Launched(Event):
     why: str = "start"
 
 
-class PointStarted(Event):
+class PointStarted(Event, frozen=True):
     """A worker was started: `n` is the point's place in the sweep, `attempt` counts its launches.
 
     `pgid` and `started` (the process's own start time, clock ticks since boot) tell a leftover from a stranger.
@@ -84,7 +84,7 @@ class PointStarted(Event):
     args: dict[str, Any] = {}
 
 
-class Phase(Event):
+class Phase(Event, frozen=True):
     n: int
     name: PhaseName
     detail: str | None = None  # "0 of 2 shards", "window 3: 1,204 tok/s"
@@ -98,7 +98,7 @@ class Changed(Struct, frozen=True):
     foreign: dict[str, list[Any]] = {}
 
 
-class Capacity(Event):
+class Capacity(Event, frozen=True):
     """What the engine made of its memory, once it was ready."""
 
     n: int
@@ -116,7 +116,7 @@ class Capacity(Event):
     startup_s: float | None = None
 
 
-class Tick(Event):
+class Tick(Event, frozen=True):
     """The live state, twice a second: the engine's own statistics and NVML's."""
 
     n: int
@@ -133,7 +133,7 @@ class Tick(Event):
     energy_j: float | None = None  # NVML's counter; differences count
 
 
-class Requests(Event):
+class Requests(Event, frozen=True):
     """All requests of one load level: columns of equal length.
 
     `planned`, `sent`, `first`, `last` are seconds since the level began; `gaps` holds each request's waits
@@ -166,7 +166,7 @@ class Requests(Event):
     temp_c: float | None = None
 
 
-class Answers(Event):
+class Answers(Event, frozen=True):
     """The quality pass: columns of equal length, one row an item. `score` is 1 right, 0 wrong, None unscored."""
 
     n: int
@@ -178,7 +178,7 @@ class Answers(Event):
     chat_template: bool = True
 
 
-class PointDone(Event):
+class PointDone(Event, frozen=True):
     """The point's work is over. Any status but `ok` says why it is not a result to build on."""
 
     n: int
@@ -195,7 +195,7 @@ class Fix(Struct, frozen=True):
     value: Value = None
 
 
-class PointFailed(Event):
+class PointFailed(Event, frozen=True):
     """The point could not be measured, and why: a result."""
 
     n: int
@@ -207,7 +207,7 @@ class PointFailed(Event):
     peak_mib: int | None = None
 
 
-class Clean(Event):
+class Clean(Event, frozen=True):
     """What was left after the point, and whether the device is back where it was."""
 
     n: int
@@ -219,7 +219,7 @@ class Clean(Event):
     say: str | None = None
 
 
-class Asked(Event):
+class Asked(Event, frozen=True):
     """A person's request that the runner took: stop, skip a point, add or drop a value."""
 
     what: Literal["stop", "skip", "add", "drop"]
@@ -227,14 +227,14 @@ class Asked(Event):
     value: Value = None
 
 
-class Noted(Event):
+class Noted(Event, frozen=True):
     """A sentence for the person: a torn line cut off, leftovers removed, a neighbour on the card."""
 
     say: str
     level: Literal["info", "warn"] = "info"
 
 
-class Band(Event):
+class Band(Event, frozen=True):
     """The number of finalist launches, fixed before the first from the noise that was known."""
 
     finalist_n: int
@@ -243,13 +243,13 @@ class Band(Event):
     percent: float
 
 
-class SweepEnded(Event):
+class SweepEnded(Event, frozen=True):
     why: Literal["finished", "stopped", "failed"]
     say: str | None = None
     exit: int = 0
 
 
-class Decision(Event):
+class Decision(Event, frozen=True):
     """What the person decided, beside what the verdict was at that moment."""
 
     choice: Literal["keep", "revert"]

@@ -26,7 +26,7 @@ class Question(Struct, frozen=True):
     prompt: str | None = None
 
 
-class Task(Message):
+class Task(Message, frozen=True):
     """One point's work. `args` are AsyncEngineArgs with an absolute model path."""
 
     args: dict[str, Any]
@@ -41,28 +41,28 @@ class Task(Message):
     trace: list[dict[str, Any]] = []  # the person's own requests, already read and checked
 
 
-class Stop(Message):
+class Stop(Message, frozen=True):
     """End in order: nothing more is wanted of this point."""
 
 
 # ---- worker to runner ------------------------------------------------------------------------------------------
 
 
-class Hello(Message):
+class Hello(Message, frozen=True):
     """The first word, before vllm is imported."""
 
     pid: int
     python: str
 
 
-class Entered(Message):
+class Entered(Message, frozen=True):
     """A phase began."""
 
     phase: PhaseName
     detail: str | None = None
 
 
-class Ready(Message):
+class Ready(Message, frozen=True):
     """The engine is up: capacity from the engine object first, from the log second, and the resolved configuration."""
 
     vllm: str
@@ -80,7 +80,7 @@ class Ready(Message):
     startup_s: float | None = None
 
 
-class Stats(Message):
+class Stats(Message, frozen=True):
     """The engine's own statistics since the last message of this kind."""
 
     tok_s: float
@@ -90,7 +90,7 @@ class Stats(Message):
     preemptions: int
 
 
-class Level(Message):
+class Level(Message, frozen=True):
     """The rows of one load level; fields as in events.Requests, whose device columns the runner adds.
 
     `began` and `ended` are time.time() in the worker, so that the runner can match its own samples.
@@ -118,7 +118,7 @@ class Level(Message):
     kv_usage_max: float | None = None
 
 
-class Replies(Message):
+class Replies(Message, frozen=True):
     """The raw answers of the quality pass, one row an item, unscored."""
 
     item: list[str]
@@ -128,7 +128,7 @@ class Replies(Message):
     chat_template: bool
 
 
-class Failed(Message):
+class Failed(Message, frozen=True):
     """The worker caught what ended the point; the log has the whole of it."""
 
     phase: PhaseName
@@ -136,7 +136,7 @@ class Failed(Message):
     message: str
 
 
-class Finished(Message):
+class Finished(Message, frozen=True):
     """All work of the point is done and sent; the worker may be killed now."""
 
 
