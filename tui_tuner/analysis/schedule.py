@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tui_tuner.analysis import points
 from tui_tuner.model import events as ev
 from tui_tuner.model.session import Point, Session
 from tui_tuner.model.values import Value, same
@@ -67,8 +68,6 @@ def band_event(session: Session, t: float) -> ev.Band | None:
         return None
     if not session.points or next_slot(session) is not None:
         return None
-    from tui_tuner.analysis import points
-
     found = points.finalist(session)
     if found is None:
         return None
@@ -169,7 +168,7 @@ class _Plan:
         self.closes = start.plan.thoroughness != "quick" or start.band is None
         if self.closes:
             self._append("baseline_again", start.baseline)
-        changes = [*session.asked, *session.launches, *session.bands]
+        changes: list[ev.Asked | ev.Launched | ev.Band] = [*session.asked, *session.launches, *session.bands]
         segment = 0
         chosen = False
         for change in sorted(changes, key=lambda e: e.t):
