@@ -116,7 +116,7 @@ class Capacity(Event, frozen=True):
     startup_s: float | None = None
 
 
-class Tick(Event, frozen=True):
+class Tick(Event, frozen=True, gc=False):
     """The live state, twice a second: the engine's own statistics and NVML's."""
 
     n: int
