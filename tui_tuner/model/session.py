@@ -126,7 +126,6 @@ class Fold:
         self._ended: ev.SweepEnded | None = None
         self._points: dict[int, Point] = {}
         self._ticks: dict[int, list[ev.Tick]] = {}
-        self._stale: set[int] = set()  # points whose ticks grew since they were last frozen
         self._last_t = 0.0
         self.skipped = 0
 
@@ -134,13 +133,11 @@ class Fold:
         """Takes one event; never raises."""
         if event.t > self._last_t:
             self._last_t = event.t
-        if isinstance(event, ev.Tick):
-            ticks = self._ticks.get(event.n)
-            if ticks is None:
+        if type(event) is ev.Tick:  # nearly all events: the short way, frozen when a snapshot is asked for
+            try:
+                self._ticks[event.n].append(event)
+            except KeyError:
                 self.skipped += 1
-            else:
-                ticks.append(event)
-                self._stale.add(event.n)
         elif isinstance(event, ev.SessionStart):
             if self._start is None:
                 self._start = event
@@ -192,10 +189,10 @@ class Fold:
         self._last_t = max(self._last_t, last_t)
 
     def _freeze(self, n: int) -> Point:
-        if n in self._stale:
-            self._points[n] = replace(self._points[n], ticks=tuple(self._ticks[n]))
-            self._stale.discard(n)
-        return self._points[n]
+        point, ticks = self._points[n], self._ticks[n]
+        if len(point.ticks) != len(ticks):
+            point = self._points[n] = replace(point, ticks=tuple(ticks))
+        return point
 
     @property
     def started(self) -> bool:

@@ -1,0 +1,247 @@
+"""From a plan to a running session: examine it, create its file, start its runner."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct
+
+from tui_tuner import __version__, engines, gpu
+from tui_tuner.analysis import bands, estimate
+from tui_tuner.engines import models
+from tui_tuner.model import events as ev
+from tui_tuner.model import knobs
+from tui_tuner.model.knobs import Facts
+from tui_tuner.model.machine import Engine, Machine, ModelShape
+from tui_tuner.model.plan import Plan
+from tui_tuner.model.values import Value
+from tui_tuner.prepare import check
+from tui_tuner.prepare.check import Problem
+from tui_tuner.runner import launch
+from tui_tuner.store import library, sessionfile
+
+Say = Callable[[str], None]
+
+
+class Examined(Struct, frozen=True):
+    """A plan and all that is known before its start. It may start if `problems` is empty."""
+
+    plan: Plan
+    problems: list[Problem] = []
+    warnings: list[str] = []
+    machine: Machine = Machine()
+    engine: Engine | None = None
+    facts: Facts | None = None
+    baseline: Value = None
+    model_path: Path | None = None
+    shape: ModelShape | None = None
+    estimate: dict[str, Any] = {}
+
+
+class Refused(Exception):
+    """The session could not begin; the text is a sentence."""
+
+
+def examine(plan: Plan, engine_python: str | None = None, say: Say = lambda _: None) -> Examined:
+    """Everything that can be known of a plan before it starts. Starts nothing that stays and writes nothing but caches.
+
+    The circles of `check` are walked from cheap to dear and end at the first that finds something.
+    Raises engines.NoEngine.
+    """
+    problems = check.alone(plan)
+    model = check.model_problem(plan.model)
+    if problems or model:
+        return Examined(plan, problems + ([model] if model else []))
+    engine = engines.find(engine_python)
+    probe = gpu.probe()
+    machine = probe.machine if engine.device == "cuda" else _without_card(probe.machine)
+    say(f"asking vLLM {engine.version} what it makes of the plan")
+    facts = engines.facts(engine)
+    path = models.locate(plan.model)
+    shape = models.shape(path) if path else None
+    available = gpu.available_mib(machine)
+    problems = check.known(plan, facts) + check.here(plan, machine, shape, available)
+    if problems:
+        return Examined(plan, problems, machine=machine, engine=engine, facts=facts, model_path=path, shape=shape)
+    baseline, resolutions = _resolve(plan, engine, machine, facts, path)
+    return Examined(
+        plan,
+        check.resolved(plan, baseline, resolutions),
+        _warnings(plan, machine, facts),
+        machine,
+        engine,
+        facts,
+        baseline,
+        path,
+        shape,
+        estimate.before(plan, baseline, machine, shape, facts),
+    )
+
+
+def _without_card(machine: Machine) -> Machine:
+    """The machine as a CPU engine sees it: its card, if there is one, plays no part."""
+    return Machine(machine.cpu, machine.cores, machine.ram_mib, machine.numa_mib, machine.os)
+
+
+def _resolve(
+    plan: Plan, engine: Engine, machine: Machine, facts: Facts, path: Path | None
+) -> tuple[Value, list[knobs.Resolution]]:
+    """The baseline's value (named, fixed, or what vLLM resolves) and what vLLM makes of each point's arguments."""
+    knob = knobs.get(plan.knob.name)
+    where = {"model": str(path)} if path else {}
+    held = {"model": plan.model, **plan.fixed}
+    if plan.knob.baseline is not UNSET:
+        base_args = plan.args(plan.knob.baseline)
+    else:
+        base_args = held
+    sets = [base_args | where] + [
+        args if "model" in _variant(value) else args | where
+        for value in plan.knob.values
+        for args in [_located(plan.args(value))]
+    ]
+    resolutions = engines.resolve(engine, sets, card=machine.gpu.uuid if machine.gpu else None)
+    if plan.knob.baseline is not UNSET:
+        baseline: Value = plan.knob.baseline
+    elif knob.name in plan.fixed:
+        baseline = plan.fixed[knob.name]
+    else:
+        field = facts.fields.get(knob.name)
+        fallback = field.effective_default if field else None
+        baseline = resolutions[0].resolved.get(knob.config_field or "", fallback)
+    return baseline, resolutions
+
+
+def _variant(value: Value) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _located(args: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with a model on this disk as its absolute path."""
+    path = models.locate(str(args["model"]))
+    return args | {"model": str(path)} if path else args
+
+
+def _warnings(plan: Plan, machine: Machine, facts: Facts) -> list[str]:
+    """What a person should know at Review and may still want."""
+    knob = knobs.get(plan.knob.name)
+    found = [knob.warning] if knob.warning else []
+    needed = plan.requests_per_level()
+    if needed > plan.load.requests:
+        found.append(
+            f"{needed} requests are sent at each level instead of {plan.load.requests}: the SLO's percentiles need them"
+        )
+    if knob.load and not estimate.load_shows(knob, plan.load):
+        found.append(f"this load cannot show {knob.name}: it needs {knob.load}")
+    if plan.fixed.get("load_format") == "dummy":
+        found.append("dummy weights: speed and memory are real, answers mean nothing and are not asked for")
+    return found
+
+
+def begin(
+    examined: Examined,
+    sessions: Path,
+    prediction: str | None = None,
+    kind: Literal["sweep", "noise"] = "sweep",
+) -> Path:
+    """Creates the session and starts its runner; returns the session's file.
+
+    Raises Refused with a sentence: nothing runs then, and no file is left.
+    """
+    if examined.problems or examined.engine is None:
+        raise Refused("; ".join(map(str, examined.problems)) or "there is no engine")
+    start = _line_one(examined, sessions, prediction, kind)
+    path = library.path_of(sessions, start.id)
+    try:
+        sessionfile.create(path, start)
+    except (sessionfile.WriteFailed, FileExistsError) as error:
+        raise Refused(str(error)) from None
+    try:
+        launch.launch(path)
+    except launch.NotLaunched as error:
+        # The runner never took the session: a file that measured nothing would only be in the way.
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise Refused(str(error)) from None
+    return path
+
+
+def _line_one(
+    examined: Examined, sessions: Path, prediction: str | None, kind: Literal["sweep", "noise"]
+) -> ev.SessionStart:
+    assert examined.engine is not None
+    plan, engine = examined.plan, examined.engine
+    now = time.time()
+    start = ev.SessionStart(
+        t=now,
+        format=ev.FORMAT,
+        id=library.new_id(sessions, plan.knob.name if kind == "sweep" else "noise", now),
+        plan=plan,
+        baseline=examined.baseline,
+        machine=examined.machine,
+        engine=engine,
+        versions={
+            "tui_tuner": __version__,
+            "python": platform.python_version(),
+            engine.package: engine.version,
+            "torch": engine.torch,
+        },
+        prediction=prediction,
+        model_path=str(examined.model_path) if examined.model_path else None,
+        shape=examined.shape,
+        estimate=examined.estimate,
+        dummy_weights=plan.fixed.get("load_format") == "dummy",
+        kind=kind,
+    )
+    return bands.known(start, sessions)
+
+
+def resume(path: Path) -> str | None:
+    """Starts a runner on a session that was cut off or stopped; returns a sentence for the person, or None.
+
+    A running session is left alone. Raises Refused where the session is finished, or this is another machine:
+    figures from another card, driver or vLLM do not belong into one session.
+    """
+    if sessionfile.is_locked(path):
+        return "it is running already"
+    try:
+        session = sessionfile.read(path)
+    except sessionfile.Unreadable as error:
+        raise Refused(str(error)) from None
+    state = session.state(False)
+    if state == "finished":
+        raise Refused(f"{session.id} is finished: there is nothing left to measure")
+    before = session.start
+    try:
+        engine = engines.find(str(Path(before.engine.python).expanduser()))
+    except engines.NoEngine as error:
+        raise Refused(f"the engine of this session is gone: {error}") from None
+    now = gpu.probe(before.machine.gpu.uuid if before.machine.gpu else None).machine
+    differs = _differences(before, engine, now)
+    if differs:
+        raise Refused(f"{session.id} cannot go on here, for the figures would not compare: {'; '.join(differs)}")
+    try:
+        launch.launch(path)
+    except launch.NotLaunched as error:
+        raise Refused(str(error)) from None
+    return f"going on with {session.id}"
+
+
+def _differences(before: ev.SessionStart, engine: Engine, now: Machine) -> list[str]:
+    found = []
+    if engine.version != before.engine.version:
+        found.append(f"vLLM was {before.engine.version} and is {engine.version}")
+    was, is_ = before.machine.gpu, now.gpu
+    if was and is_ and was.uuid != is_.uuid:
+        found.append(f"the card was {was.name} ({was.uuid}) and is {is_.name} ({is_.uuid})")
+    elif was and is_ is None:
+        found.append(f"the card {was.name} is not here")
+    if was and is_ and was.driver != is_.driver:
+        found.append(f"the driver was {was.driver} and is {is_.driver}")
+    if was is None and before.machine.cpu and before.machine.cpu != now.cpu:
+        found.append(f"the CPU was {before.machine.cpu} and is {now.cpu}")
+    return found
