@@ -82,6 +82,7 @@ class PointStarted(Event, frozen=True):
     pgid: int = 0
     started: int = 0
     args: dict[str, Any] = {}
+    work: str = ""  # the point's private folder: working directory and temporary files
 
 
 class Phase(Event, frozen=True):

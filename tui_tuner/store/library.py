@@ -61,6 +61,11 @@ def logs_dir(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(SUFFIX) + ".logs")
 
 
+def log_of(path: Path, n: int, attempt: int = 1) -> Path:
+    """The engine's log of one launch of a point."""
+    return logs_dir(path) / (f"point-{n:02d}.log" if attempt == 1 else f"point-{n:02d}-attempt-{attempt}.log")
+
+
 def listing(folder: Path) -> list[Summary]:
     """All sessions of a folder, the newest first. Never raises: an unreadable file is listed with its problem."""
     found: list[Summary] = []

@@ -1,0 +1,97 @@
+"""The guard: kills the worker's group when the runner is gone, in whatever way it went.
+
+It runs as a script of its own in a session of its own, with nothing but the standard library, and holds one end of a
+pipe whose other end only the runner has. End-of-file means that the runner died. A parent-death signal would not do:
+it is lost on a stopped worker, and it follows the thread that forked, not the process.
+
+    arm PGID STARTED WORK    guards that group from now on; answered with "ok"
+    shm NAME                 a name in /dev/shm that the group owns
+    disarm                   the group is gone and cleaned
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+
+def _started(pid: int) -> int | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return int(text[19])
+
+
+def _members(pgid: int) -> list[int]:
+    found = []
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit():
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                fields = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()
+                if int(fields[2]) == pgid and fields[0] not in (b"Z", b"X"):
+                    found.append(int(name))
+    return found
+
+
+def _mapped(pids: list[int]) -> set[str]:
+    names = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{pid}/maps").read_bytes().decode("utf-8", "replace").splitlines():
+                name = line.partition("/dev/shm/")[2]
+                if name and "/" not in name and not name.endswith(" (deleted)"):
+                    names.add(name)
+    return names
+
+
+def _end(pgid: int, started: int, work: str, shm: set[str]) -> None:
+    leader = _started(pgid)
+    if leader is not None and leader != started:
+        return  # the number belongs to somebody else by now
+    shm |= _mapped(_members(pgid))
+    for _ in range(500):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pgid, signal.SIGKILL)  # reaches a stopped process too
+        if not _members(pgid):
+            break
+        time.sleep(0.02)
+    for name in shm:
+        with contextlib.suppress(OSError):
+            Path("/dev/shm", name).unlink()
+    if work:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def main() -> None:
+    for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(sig, signal.SIG_IGN)
+    armed: tuple[int, int, str] | None = None
+    shm: set[str] = set()
+    with open(0, "rb", buffering=0, closefd=False) as pipe:
+        held = b""
+        while chunk := pipe.read(4096):
+            *lines, held = (held + chunk).split(b"\n")
+            for line in lines:
+                word, _, rest = os.fsdecode(line).partition(" ")
+                if word == "arm":
+                    pgid, begun, work = rest.split(" ", 2)
+                    armed, shm = (int(pgid), int(begun), work), set()
+                    with contextlib.suppress(OSError):
+                        os.write(1, b"ok\n")
+                elif word == "shm":
+                    shm.add(rest)
+                elif word == "disarm":
+                    armed = None
+    if armed:
+        _end(*armed, shm)
+
+
+if __name__ == "__main__":
+    main()
+    sys.exit(0)
