@@ -1,0 +1,128 @@
+"""Colours and symbols. Every state is a symbol and a word; colour only repeats it, in blue and orange."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Literal
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual.color import Color
+from textual.filter import LineFilter
+from textual.theme import Theme
+
+Mood = Literal["good", "bad", "same", "busy", "quiet", "plain"]
+
+# What a mood looks like: a style made of theme variables, never of fixed colours.
+STYLE: dict[Mood, str] = {
+    "good": "$primary",
+    "bad": "$warning",
+    "same": "$foreground",
+    "busy": "bold $foreground",
+    "quiet": "$text-muted",
+    "plain": "$foreground",
+}
+
+MEETS, MISSES, SAME, FAILED, RUNNING, WAITING, HERE = "✓", "✗", "≈", "!", "…", "·", "›"
+
+
+def _theme(name: str, dark: bool, **colors: str) -> Theme:
+    return Theme(
+        name=name,
+        dark=dark,
+        primary=colors["blue"],
+        secondary=colors["blue"],
+        accent=colors["orange"],
+        warning=colors["orange"],
+        error=colors["orange"],
+        success=colors["blue"],
+        foreground=colors["text"],
+        background=colors["ground"],
+        surface=colors["surface"],
+        panel=colors["panel"],
+        variables={
+            "block-cursor-foreground": colors["ground"],
+            "block-cursor-background": colors["blue"],
+            "block-cursor-text-style": "none",
+            "block-cursor-blurred-foreground": colors["text"],
+            "block-cursor-blurred-background": colors["panel"],
+            "block-cursor-blurred-text-style": "none",
+            "input-cursor-text-style": "reverse",
+            "footer-background": colors["surface"],
+            "footer-key-foreground": colors["blue"],
+            "footer-description-foreground": colors["muted"],
+            "border": colors["line"],
+            "border-blurred": colors["line"],
+            "scrollbar": colors["line"],
+            "scrollbar-background": colors["ground"],
+            "scrollbar-corner-color": colors["ground"],
+            "scrollbar-hover": colors["muted"],
+            "scrollbar-active": colors["blue"],
+            "muted": colors["muted"],
+            "line": colors["line"],
+        },
+    )
+
+
+DARK = _theme(
+    "dark", True, blue="#6CB6FF", orange="#F0A45D", text="#D6DAE0", ground="#14171C", surface="#1B1F26",
+    panel="#262C35", muted="#8A929E", line="#3A414C",
+)  # fmt: skip
+LIGHT = _theme(
+    "light", False, blue="#0A58A8", orange="#A8500A", text="#20242A", ground="#FBFBFA", surface="#F0F1F2",
+    panel="#E2E5E9", muted="#626A75", line="#C3C8CF",
+)  # fmt: skip
+_SIXTEEN = {"muted": "ansi_bright_black", "line": "ansi_bright_black"}
+
+
+def choose(environ: Mapping[str, str] = os.environ) -> str:
+    """The theme's name for this terminal: by $COLORFGBG's background, and plain ANSI where there are 16 colours."""
+    ground = environ.get("COLORFGBG", "").rpartition(";")[2]
+    light = ground in ("7", "15")
+    few = "256" not in environ.get("TERM", "") and environ.get("COLORTERM", "") not in ("truecolor", "24bit")
+    if few and environ.get("TERM", "") in (
+        "linux",
+        "xterm",
+        "screen",
+        "tmux",
+        "vt100",
+        "vt220",
+        "ansi",
+        "xterm-16color",
+    ):
+        return "ansi-light" if light else "ansi-dark"
+    return "light" if light else "dark"
+
+
+def variables(ansi: bool) -> dict[str, str]:
+    """Variables of our own that the stylesheet uses, for themes that are not ours."""
+    return dict(_SIXTEEN) if ansi else {"muted": "#808890", "line": "#505860"}
+
+
+_ASCII = str.maketrans(
+    {
+        "✓": "+", "✗": "x", "≈": "~", "…": ".", "·": ".", "›": ">", "‹": "<", "→": ">", "←": "<", "↑": "^", "↓": "v",
+        "−": "-", "–": "-", "—": "-", "±": "~", "≤": "<", "≥": ">", "×": "x", "•": "*", "▸": ">", "▏": "|", "│": "|",
+        "┃": "|", "─": "-", "━": "-", "┌": "+", "┐": "+", "└": "+", "┘": "+", "╭": "+", "╮": "+", "╰": "+", "╯": "+",
+        "├": "+", "┤": "+", "┬": "+", "┴": "+", "┼": "+", "▁": ".", "▂": ".", "▃": ":", "▄": ":", "▅": "=", "▆": "=",
+        "▇": "#", "█": "#", "▔": "-", "▕": "|", "▎": "|", "▍": "|", "▌": "|", "▋": "|", "▊": "#", "▉": "#", "▀": "#",
+        "●": "*", "○": "o", "◆": "*", "’": "'", "‘": "'", "“": '"', "”": '"', "⏎": "^", "△": "^", "▽": "v",
+        "↔": "=", "²": "2", "³": "3", "µ": "u", "\u00a0": " ", "º": "o", "°": "o",
+    }
+)  # fmt: skip
+
+
+def ascii_only(text: str) -> str:
+    """`text` in ASCII and as wide as before: known symbols have their likeness, the rest a question mark a column."""
+    if text.isascii():
+        return text
+    known = text.translate(_ASCII)
+    return known if known.isascii() else "".join(c if c.isascii() else "?" * cell_len(c) for c in known)
+
+
+class Ascii(LineFilter):
+    """The last thing that happens to every line under `--ascii`."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [Segment(ascii_only(text), style, control) for text, style, control in segments]
