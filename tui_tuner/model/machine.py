@@ -48,9 +48,9 @@ class Machine(Struct, frozen=True):
 
     @property
     def memory_mib(self) -> int:
-        """The memory of which gpu_memory_utilization is a share."""
+        """The memory of which gpu_memory_utilization is a share: CUDA counts the card's without the driver's part."""
         if self.gpu:
-            return self.gpu.vram_mib or 0
+            return (self.gpu.vram_mib or 0) - (self.gpu.reserved_mib or 0)
         return self.numa_mib or self.ram_mib
 
     @property
