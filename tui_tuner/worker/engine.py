@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tui_tuner.model import wire
-from tui_tuner.worker import logfacts
+from tui_tuner.worker import logfacts, resolved
 from tui_tuner.worker.channel import Channel
 from tui_tuner.worker.stats import Recorder
 
@@ -147,8 +147,8 @@ def ready(engine: Any, log: str, startup_s: float) -> wire.Ready:
     if backend is None and current_platform.is_cpu():
         backend = "CPU_ATTN"  # the CPU's only one, so that its log does not name it (CPU_MLA is named)
     return wire.Ready(
-        vllm=vllm.__version__,
-        torch=torch.__version__,
+        vllm=str(vllm.__version__),
+        torch=str(torch.__version__),
         kv_blocks=blocks,
         block_size=size,
         kv_tokens=tokens,
@@ -158,7 +158,7 @@ def ready(engine: Any, log: str, startup_s: float) -> wire.Ready:
         graph_gib=seen.graph_gib,
         activation_gib=seen.activation_gib,
         backend=backend,
-        resolved=_flatten(config),
+        resolved=resolved.flatten(config),
         startup_s=round(startup_s, 2),
     )
 
@@ -219,13 +219,3 @@ class NoTokenizer:
 
     def chat(self, messages: object) -> list[int]:
         return self.encode(messages)
-
-
-def _flatten(config: Any) -> dict[str, Any]:
-    """The resolved configuration by field; none is better than no point at all."""
-    try:
-        from tui_tuner.worker import resolved
-    except ImportError:
-        return {}
-    found: dict[str, Any] = resolved.flatten(config)
-    return found

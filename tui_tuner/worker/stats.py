@@ -51,7 +51,7 @@ class Recorder:
             self._preemptions += getattr(iteration, "num_preempted_reqs", 0)
         if scheduler is None:
             return
-        self._advance()
+        before, idle = self._at, not (self.running or self.waiting)
         self._cores[core] = (
             getattr(scheduler, "num_running_reqs", 0),
             getattr(scheduler, "num_waiting_reqs", 0) + getattr(scheduler, "num_skipped_waiting_reqs", 0),
@@ -62,6 +62,12 @@ class Recorder:
         self.waiting = sum(core[1] for core in cores)
         self.kv_usage = sum(core[2] for core in cores) / len(cores)
         self._kv_max = max(self._kv_max, self.kv_usage)
+        # What a step reports held while it ran: the time before it is its own. After idling, the step began when
+        # its oldest new request came, which is as long ago as that one waited for its first token.
+        if idle:
+            waits = getattr(iteration, "time_to_first_tokens_iter", None)
+            self._at = max(before, self._clock() - max(waits)) if waits else before
+        self._advance()
         prefix = getattr(scheduler, "prefix_cache_stats", None)
         if prefix is not None:
             self._queries += getattr(prefix, "queries", 0)
