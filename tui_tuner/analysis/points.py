@@ -11,6 +11,7 @@ ITL   wait between two tokens         E2E   last token − sent          gap   t
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
@@ -168,8 +169,65 @@ def figures(point: Point, plan: Plan | Session) -> Figures:
     )
 
 
+_seen: OrderedDict[int, tuple[ev.Requests, Slo, Level]] = OrderedDict()
+_SEEN = 128
+
+
 def level_figures(rows: ev.Requests, slo: Slo) -> Level:
-    """The figures of one load level's rows."""
+    """The figures of one load level's rows. The last 128 are remembered, by identity: rows never change."""
+    known = _seen.get(id(rows))
+    if known is not None and known[0] is rows and known[1] == slo:
+        return known[2]
+    level = _level_figures(rows, slo)
+    _seen[id(rows)] = (rows, slo, level)  # holds the rows, so that their id is not given to others meanwhile
+    while len(_seen) > _SEEN:
+        _seen.popitem(last=False)
+    return level
+
+
+def latencies(rows: ev.Requests) -> dict[str, list[float]]:
+    """The sorted latencies of a level's answered requests, in milliseconds: one a request (`itl`: one a token)."""
+    found: dict[str, list[float]] = {"ttft": [], "tpot": [], "itl": [], "e2e": [], "gap": []}
+    for i in range(len(rows.sent)):
+        own = _request(rows, i)
+        if own is None:
+            continue
+        found["ttft"].append(own.ttft)
+        found["e2e"].append(own.e2e)
+        if own.tpot is not None:
+            found["tpot"].append(own.tpot)
+        if own.gaps:
+            found["itl"].extend(own.gaps)
+            found["gap"].append(max(own.gaps))
+    return {metric: sorted(values) for metric, values in found.items()}
+
+
+class _Request(Struct, frozen=True):
+    ttft: float
+    tpot: float | None
+    e2e: float
+    gaps: list[float]
+    prompt_tokens: int
+    output_tokens: int
+
+
+def _request(rows: ev.Requests, i: int) -> _Request | None:
+    """One request's latencies, or None if it was not answered to its end."""
+    first, last = _get(rows.first, i), _get(rows.last, i)
+    out = rows.output_tokens[i] if i < len(rows.output_tokens) else 0
+    if first is None or last is None or out < 1 or (i < len(rows.finish) and rows.finish[i] in ("abort", "error")):
+        return None
+    return _Request(
+        ttft=(first - rows.sent[i]) * 1000.0,
+        tpot=(last - first) * 1000.0 / (out - 1) if out > 1 else None,
+        e2e=(last - rows.sent[i]) * 1000.0,
+        gaps=[g / 10.0 for g in rows.gaps[i]] if i < len(rows.gaps) else [],
+        prompt_tokens=rows.prompt_tokens[i] if i < len(rows.prompt_tokens) else 0,
+        output_tokens=out,
+    )
+
+
+def _level_figures(rows: ev.Requests, slo: Slo) -> Level:
     ttft: list[float] = []
     tpot: list[float] = []
     itl: list[float] = []
@@ -179,27 +237,20 @@ def level_figures(rows: ev.Requests, slo: Slo) -> Level:
     bounds = slo.bounds()
     sent_count = len(rows.sent)
     for i in range(sent_count):
-        first, last = _get(rows.first, i), _get(rows.last, i)
-        out = rows.output_tokens[i] if i < len(rows.output_tokens) else 0
-        if first is None or last is None or out < 1 or (i < len(rows.finish) and rows.finish[i] in ("abort", "error")):
+        own = _request(rows, i)
+        if own is None:
             continue
         answered += 1
-        out_tokens += out
-        in_tokens += rows.prompt_tokens[i] if i < len(rows.prompt_tokens) else 0
-        gaps = [g / 10.0 for g in rows.gaps[i]] if i < len(rows.gaps) else []
-        own: dict[str, float | None] = {
-            "ttft": (first - rows.sent[i]) * 1000.0,
-            "tpot": (last - first) * 1000.0 / (out - 1) if out > 1 else None,
-            "e2e": (last - rows.sent[i]) * 1000.0,
-        }
-        ttft.append(own["ttft"] or 0.0)
-        e2e.append(own["e2e"] or 0.0)
-        if own["tpot"] is not None:
-            tpot.append(own["tpot"])
-        if gaps:
-            itl.extend(gaps)
-            longest.append(max(gaps))
-        good += all(_request_meets(bound, own, gaps) for bound in bounds)
+        out_tokens += own.output_tokens
+        in_tokens += own.prompt_tokens
+        ttft.append(own.ttft)
+        e2e.append(own.e2e)
+        if own.tpot is not None:
+            tpot.append(own.tpot)
+        if own.gaps:
+            itl.extend(own.gaps)
+            longest.append(max(own.gaps))
+        good += all(_request_meets(bound, own) for bound in bounds)
     seconds = rows.seconds if rows.seconds > 0 else max((x for x in rows.last if x is not None), default=0.0)
     spreads = {
         "ttft": spread(ttft),
@@ -243,11 +294,11 @@ def level_figures(rows: ev.Requests, slo: Slo) -> Level:
     )
 
 
-def _request_meets(bound: Limit, own: dict[str, float | None], gaps: list[float]) -> bool:
+def _request_meets(bound: Limit, own: _Request) -> bool:
     """Whether one request is within a limit; for ITL its own gaps are taken at the limit's percentile."""
     if bound.metric == "itl":
-        return not gaps or percentile(sorted(gaps), bound.percentile) <= bound.ms
-    value = own[bound.metric]
+        return not own.gaps or percentile(sorted(own.gaps), bound.percentile) <= bound.ms
+    value: float | None = getattr(own, bound.metric)
     return value is None or value <= bound.ms
 
 
