@@ -53,23 +53,22 @@ class Work:
         return str(self.path) if self.path.exists() else None
 
 
-def remove_left_work(path: str, session_id: str) -> bool:
-    """Removes the folder that an earlier runner recorded, if it is one of ours and of this session.
+def own_work(path: str, session_id: str) -> Path | None:
+    """The folder that an earlier runner recorded, if it is there and is one of ours and of this session.
 
     The path comes from a file that may be anybody's, so it is believed only as far as the folder itself says so.
     """
     work = Path(path)
-    if not work.is_absolute() or ".." in work.parts or not work.name.startswith(PREFIX) or work.is_symlink():
-        return False
+    if not work.is_absolute() or ".." in work.parts or not work.name.startswith(PREFIX):
+        return None
     if str(work.parent) not in (tempfile.gettempdir(), "/tmp"):
-        return False
+        return None
     try:
-        if work.stat().st_uid != os.getuid() or (work / _OWNER).read_text(encoding="utf-8") != session_id:
-            return False
-    except (OSError, UnicodeDecodeError):
-        return False
-    shutil.rmtree(work, ignore_errors=True)
-    return True
+        if work.is_symlink() or work.stat().st_uid != os.getuid():
+            return None
+        return work if (work / _OWNER).read_text(encoding="utf-8") == session_id else None
+    except (OSError, ValueError):
+        return None
 
 
 def environment(work: Path, gpu_uuid: str | None) -> dict[str, str]:
@@ -83,8 +82,8 @@ def environment(work: Path, gpu_uuid: str | None) -> dict[str, str]:
     env["PYTHONUNBUFFERED"] = "1"
     env["PYTHONDONTWRITEBYTECODE"] = "1"
     env["PYTHONFAULTHANDLER"] = "1"
-    env.pop("PYTHONHOME", None)
-    env.pop("__PYVENV_LAUNCHER__", None)
+    for name in ("PYTHONHOME", "__PYVENV_LAUNCHER__", "VIRTUAL_ENV"):
+        env.pop(name, None)
     if gpu_uuid:
         env["CUDA_VISIBLE_DEVICES"] = gpu_uuid
     return env

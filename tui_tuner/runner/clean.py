@@ -6,37 +6,29 @@ the names its processes had mapped), never by the name of a process.
 
 from __future__ import annotations
 
+import shutil
+import signal
 import time
 from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
 
+from tui_tuner.gpu import Neighbour
 from tui_tuner.model import events as ev
 from tui_tuner.model.session import Session
 from tui_tuner.runner import processes
-from tui_tuner.runner.child import Child, Guard, remove_left_work
+from tui_tuner.runner.child import Child, Guard, own_work
 from tui_tuner.runner.limits import Limits
 
 TOLERANCE_MIB = 128  # a driver's context comes and goes by less than that
-
-
-class Holder(Protocol):
-    """A process on the card, as gpu.Neighbour has it."""
-
-    @property
-    def pid(self) -> int: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def mib(self) -> int | None: ...
 
 
 class Meter(Protocol):
     """The part of gpu.Sampler that is needed here."""
 
     def used_mib(self) -> int | None: ...
-    def processes(self) -> list[Holder]: ...
+    def processes(self) -> list[Neighbour]: ...
 
 
 class Outcome(Struct, frozen=True):
@@ -131,39 +123,64 @@ def holders(meter: Meter) -> str:
     return "held by " + ", ".join(f"{h.name} (process {h.pid}{f', {h.mib:,} MiB' if h.mib else ''})" for h in found)
 
 
-def leftovers(session: Session, boot: str) -> list[str]:
-    """Ends what an earlier runner of this session left behind; what was found, in words.
+class Leftover(Struct, frozen=True):
+    """What an earlier runner of the session, killed during a point, left behind."""
+
+    start: ev.PointStarted
+    members: tuple[processes.Process, ...]
+    folder: bool  # its private folder is still there
+
+    @property
+    def say(self) -> str:
+        """What was found, as a sentence."""
+        if not self.members:
+            return (
+                f"an earlier runner was killed during point {self.start.n} and left its temporary files: removing them"
+            )
+        count = f"{len(self.members)} process{'es' if len(self.members) > 1 else ''}"
+        return (
+            f"an earlier runner was killed during point {self.start.n} and left {count} of group {self.start.pgid}: "
+            "ending them"
+        )
+
+
+def leftovers(session: Session, boot: str) -> list[Leftover]:
+    """What earlier runners of this session left behind on this machine.
 
     A group is believed to be the recorded one if its leader has the recorded start time, or, where the leader is
-    gone, if its members work in the recorded folder; all this only within the boot in which it was recorded.
+    gone, if one of its members works in the recorded folder; all this only within the boot in which it was recorded.
     """
-    said: list[str] = []
+    found: list[Leftover] = []
     for point in session.points:
         for launch in (*point.earlier, point):
             start = launch.start
             if launch.clean is not None or not start.pgid or _boot_of(session, start.t) != boot:
                 continue
-            members = _ours(start)
-            names = processes.mapped(members)
-            if members:
-                processes.kill_group(start.pgid, 9)
-                processes.wait_gone(start.pgid, 10.0)
-            work = Path(start.work)
-            strays = processes.strays(work) if start.work and work.name.startswith("tt-") else []
-            processes.kill(strays, 9)
-            processes.unlink_shared(names)
-            removed = bool(start.work) and remove_left_work(start.work, session.id)
-            count = len({p.pid for p in (*members, *strays)})
-            if count:
-                said.append(
-                    f"an earlier runner was killed during point {start.n} and left {count} "
-                    f"process{'es' if count > 1 else ''} of group {start.pgid}: ended"
-                )
-            elif removed:
-                said.append(
-                    f"an earlier runner was killed during point {start.n} and left its temporary files: removed"
-                )
-    return said
+            work = own_work(start.work, session.id)
+            members = {p.pid: p for p in (*_ours(start), *(processes.strays(work) if work else ()))}
+            if members or work:
+                found.append(Leftover(start, tuple(members.values()), work is not None))
+    return found
+
+
+def end_leftover(leftover: Leftover, session_id: str) -> list[str]:
+    """Ends the processes and removes the names and the folder; what is still there, in words."""
+    names = processes.mapped(leftover.members)
+    for _ in range(3):
+        processes.kill(leftover.members, signal.SIGKILL)
+        processes.wait_gone(leftover.start.pgid, 3.0)
+        if not (alive := [p for p in leftover.members if _alive(p)]):
+            break
+    left = [f"process {p.pid} ({p.name})" for p in alive]
+    left += [f"/dev/shm/{name}" for name in processes.unlink_shared(names)]
+    if (work := own_work(leftover.start.work, session_id)) is not None:
+        shutil.rmtree(work, ignore_errors=True)
+    return left
+
+
+def _alive(p: processes.Process) -> bool:
+    now = processes.process(p.pid)
+    return now is not None and now.started == p.started and now.alive
 
 
 def _ours(start: ev.PointStarted) -> list[processes.Process]:

@@ -130,6 +130,26 @@ def read(path: Path) -> Session:
     return session
 
 
+def events(path: Path) -> list[ev.AnyEvent | ev.Unknown]:
+    """Every readable event of a session in its order. Raises Unreadable."""
+    found: list[ev.AnyEvent | ev.Unknown] = [first_event(path)]
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read: {_why(error)}") from None
+    try:
+        lines = (line for some, _ in _whole_lines(fd, 0) for line in some)
+        next(lines, None)
+        for line in lines:
+            with contextlib.suppress(*_BAD):
+                found.append(ev.decode(line))
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read: {_why(error)}") from None
+    finally:
+        os.close(fd)
+    return found
+
+
 class Follower:
     """Reads a session as it grows, each line once.
 
