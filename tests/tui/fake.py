@@ -152,6 +152,29 @@ class FakeServices(Services):
     def source(self, path: Path) -> Any:
         return FakeSource(self, path.stem)
 
+    def outcome(self, path: Path) -> Any:
+        from tui_tuner.analysis import verdict
+        from tui_tuner.tui import outcome
+
+        s = self.session(path)
+        return outcome.of(s, path.stem in self.is_locked, verdict.judge(s))
+
+    def saved(self, path: Path) -> Any:
+        from tui_tuner.tui.records import Saved
+
+        serve = "vllm serve practice --max-model-len 1024 --enforce-eager --gpu-memory-utilization 0.3 --max-num-seqs 8"
+        return Saved(
+            "Kept max_num_seqs 8",
+            serve,
+            "model: practice\nmax-num-seqs: 8\n",
+            "/data/sessions/x.serve.sh",
+            ("Next: max_num_batched_tokens, the limits leave room.",),
+            ("max_num_seqs 128 → 8: +61 % tok/s",),
+        )
+
+    def next_draft(self, path: Path) -> Draft:
+        return practice().with_knob("max_num_batched_tokens")
+
     def log(self, path: Path, n: int) -> tuple[str, list[str]]:
         return f"point-{n}.log", [f"INFO line {i}" for i in range(100)] + [made.HOSTILE]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from rich.cells import cell_len, set_cell_size
@@ -9,6 +10,7 @@ from rich.cells import cell_len, set_cell_size
 # Cc: controls and escapes, Cf: bidi overrides, joiners and other invisible marks, Cs: lone surrogates,
 # Co and Cn: private and unassigned, whose width no terminal agrees on; Zl and Zp would break a line.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
 LONGEST = 4000  # characters of one text that a screen ever shows
 
 
@@ -25,7 +27,7 @@ def lines(text: object, longest: int = LONGEST) -> list[str]:
 def _safe(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
-    text = text.replace("\r\n", "\n").replace("\t", "  ")
+    text = _SEQUENCE.sub("", text).replace("\r\n", "\n").replace("\t", "  ")
     return "".join(c for c in text if c == "\n" or unicodedata.category(c) not in _UNSAFE)
 
 

@@ -135,6 +135,17 @@ class Pasted(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
+class Saved(Struct, frozen=True):
+    """A decision's yield."""
+
+    decision: str
+    serve: str
+    yaml: str
+    file: str  # where the serve line was saved
+    steps: tuple[str, ...] = ()
+    chain: tuple[str, ...] = ()  # the decisions of earlier sessions that led here
+
+
 class CheckUp(Struct, frozen=True):
     """One line of the check-up."""
 

@@ -235,13 +235,14 @@ class Services:
         """The session that is being measured now, if any of the folder is."""
         return next((row.path for row in self.listing().rows if row.state == "running"), None)
 
-    def log(self, path: Path, n: int, attempt: int, most: int = 64 << 10) -> tuple[str, list[str]]:
-        """The end of a point's engine log: the file's name and its lines."""
-        raise NotImplementedError
+    def outcome(self, path: Path) -> Outcome:
+        """The verdict and the figures, as the results screen shows them. Raises with a sentence."""
+        from tui_tuner.analysis import verdict
+        from tui_tuner.store import sessionfile
+        from tui_tuner.tui import outcome
 
-    def outcome(self, session: Session, path: Path, locked: bool) -> Outcome:
-        """The verdict and the figures, as the results screen shows them."""
-        raise NotImplementedError
+        session = sessionfile.read(path)
+        return outcome.of(session, sessionfile.is_locked(path), verdict.judge(session))
 
     def decide(self, path: Path, choice: Literal["keep", "revert"], value: Value, why: str | None) -> None:
         """Appends the decision. Raises with a sentence."""

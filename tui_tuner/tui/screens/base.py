@@ -30,6 +30,7 @@ class TunerScreen(Screen[T]):
     NAME: ClassVar[str] = ""
     TITLE_TEXT: ClassVar[str] = ""
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (34, "-tall")]
 
     @property
     def tuner(self) -> TunerApp:

@@ -76,14 +76,14 @@ class Details(ModalScreen[None]):
 
     BINDINGS = actions.bindings("details")
 
-    def __init__(self, title: str, text: str) -> None:
+    def __init__(self, title: str, text: str, verbatim: bool = False) -> None:
         super().__init__()
-        self._title, self._text = title, text
+        self._title, self._text, self._verbatim = title, text, verbatim
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box tall"):
             yield Line([(self._title, "bold")])
-            prose = Prose(self._text, id="details-text")
+            prose = Prose(self._text, id="details-text", verbatim=self._verbatim)
             prose.can_focus = True
             yield prose
             yield Footer(show_command_palette=False, compact=True)

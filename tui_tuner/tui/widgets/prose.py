@@ -70,9 +70,11 @@ def _inline(text: str) -> Content:
 class Prose(VerticalScroll):
     """A help text that scrolls."""
 
-    def __init__(self, markdown: str = "", id: str | None = None, classes: str | None = None) -> None:
+    def __init__(
+        self, markdown: str = "", id: str | None = None, classes: str | None = None, verbatim: bool = False
+    ) -> None:
         super().__init__(id=id, classes=classes, can_focus=False)
-        self._line = Line(render(markdown))
+        self._line = Line(markdown if verbatim else render(markdown))
 
     def compose(self) -> ComposeResult:
         yield self._line

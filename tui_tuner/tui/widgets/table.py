@@ -54,11 +54,23 @@ class Table(Vertical):
     def body(self) -> OptionList:
         return self._list
 
+    def point_at(self, key: str) -> None:
+        """Puts the cursor on the row of that key, if there is one."""
+        keys = [k for k, _ in self._rows]
+        if key in keys:
+            self._list.highlighted = keys.index(key)
+
     @property
     def key(self) -> str | None:
         """The key of the row under the cursor."""
         at = self._list.highlighted
         return self._rows[at][0] if at is not None and at < len(self._rows) else None
+
+    def shape(self, columns: Sequence[Column]) -> None:
+        """Puts other columns in place."""
+        if tuple(columns) != self._columns:
+            self._columns = tuple(columns)
+            self._draw()
 
     def fill(self, rows: Sequence[tuple[str, Sequence[Cell]]]) -> None:
         """Puts `rows` in place: a key and its cells, one a column."""
@@ -90,6 +102,10 @@ class Table(Vertical):
 
     def _line(self, cells: Sequence[Cell], shown: Sequence[tuple[int, Column]]) -> Content:
         pieces: list[str | tuple[str, str]] = []
+        if len(cells) == 2 < len(shown):  # a name, and a sentence in place of all figures
+            rest = sum(c.width + 2 for _, c in shown[1:]) - 2
+            first = shown[0][1].width
+            return Content.assemble(fit(cells[0][0], first), "  ", (fit(cells[1][0], rest), STYLE[cells[1][1]]))
         for place, (number, column) in enumerate(shown):
             text, how = cells[number] if number < len(cells) else ("", "plain")
             style = "" if how == "plain" else STYLE[how]
