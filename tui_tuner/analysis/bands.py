@@ -20,14 +20,14 @@ from tui_tuner.model import events as ev
 from tui_tuner.model.session import Point, Session
 
 MIN_PAIRS = 3  # below, Student's t makes a band so wide that it says nothing
-UPPER = 0.8  # the confidence of `upper_percent`
+UPPER = 0.9  # the confidence of `upper_percent`
 
 
 class Noise(Struct, frozen=True):
     """The launch-to-launch noise of one figure, in percent of it.
 
     `percent` is the half-width that holds 95 % of the differences between two single launches (Student's t times
-    sd · sqrt 2), `sd_percent` the standard deviation of one launch, `upper_percent` its 80 % upper bound.
+    sd · sqrt 2), `sd_percent` the standard deviation of one launch, `upper_percent` its 90 % upper bound.
     """
 
     percent: float

@@ -100,14 +100,18 @@ def launches_for(band: dict[str, Any]) -> int:
 
 
 def upper_factor(df: int) -> float:
-    """How far above an estimated standard deviation of `df` degrees of freedom its 80 % upper bound lies:
-    sqrt(df / chi2(0.2, df)), with the chi-square quantile by Wilson and Hilferty (1931)."""
-    z = -0.8416212335729143
+    """How far above an estimated standard deviation of `df` degrees of freedom its 90 % upper bound lies:
+    sqrt(df / chi2(0.1, df)), with the chi-square quantile by Wilson and Hilferty (1931), from three
+    degrees on; below they are tabled."""
+    if df <= len(_CHI2):
+        return float((max(df, 1) / _CHI2[max(df, 1) - 1]) ** 0.5)
+    z = -1.2815515655446004
     k = 2.0 / (9.0 * df)
     chi2: float = df * max(1.0 - k + z * k**0.5, 1e-3) ** 3
     return float((df / chi2) ** 0.5)
 
 
+_CHI2 = (0.0157908, 0.2107210)  # the 0.1 quantiles of chi-square at 1 and 2 degrees of freedom
 _T975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 

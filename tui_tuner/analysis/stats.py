@@ -126,6 +126,33 @@ def paired(a: Sequence[float], b: Sequence[float], level: float = LEVEL) -> Inte
     return Interval(mean, mean - half, mean + half, df)
 
 
+def detrended(a: Sequence[tuple[float, float]], b: Sequence[tuple[float, float]], level: float = LEVEL) -> Interval:
+    """The difference of means a − b of launches in turn, freed of an even drift; each launch is (place, value).
+
+    Least squares for value = m + drift · place + difference · [is a], with Student's interval of the difference at
+    n − 3 degrees of freedom. In strict alternation one side always comes later, so that a drift looks like a
+    difference; this takes it out. Raises ValueError below two launches of each.
+    """
+    if len(a) < 2 or len(b) < 2:
+        raise ValueError("an interval between launches needs at least two launches of each")
+    rows = [(x, 1.0, y) for x, y in a] + [(x, 0.0, y) for x, y in b]
+    n = len(rows)
+    mx, mg, my = (fmean(row[i] for row in rows) for i in range(3))
+    xx = math.fsum((x - mx) ** 2 for x, _, _ in rows)
+    gg = math.fsum((g - mg) ** 2 for _, g, _ in rows)
+    xg = math.fsum((x - mx) * (g - mg) for x, g, _ in rows)
+    xy = math.fsum((x - mx) * (y - my) for x, _, y in rows)
+    gy = math.fsum((g - mg) * (y - my) for _, g, y in rows)
+    det = xx * gg - xg * xg
+    if det <= 1e-12 * max(xx * gg, 1e-300):
+        raise ValueError("the launches do not alternate, so a drift cannot be told from a difference")
+    diff, drift = (xx * gy - xg * xy) / det, (gg * xy - xg * gy) / det
+    rest = math.fsum((y - my - drift * (x - mx) - diff * (g - mg)) ** 2 for x, g, y in rows)
+    df = n - 3
+    half = t_quantile(0.5 + level / 2, df) * math.sqrt(rest / df * xx / det)
+    return Interval(diff, diff - half, diff + half, float(df))
+
+
 def widened(sd: float, df: float, values: int, baselines: int = 2) -> float:
     """The noise of the best of `values` values against the mean of `baselines` baselines, one launch each.
 

@@ -361,12 +361,13 @@ class _Judge:
             if done:
                 self._warn("too few of the finalist's launches were valid: the verdict stays at the single launches")
             return judged
-        a = self._logs(mine, what)
-        b = self._logs(theirs, what)
+        order = {p.n: float(i) for i, p in enumerate(sorted(fresh, key=lambda p: p.began))}
+        turns, baseline_turns = self._logs(mine, what, order), self._logs(theirs, what, order)
+        a, b = [y for _, y in turns], [y for _, y in baseline_turns]
         if min(len(a), len(b)) < 3:
             return judged
         up = points.rises(what, self.slo)
-        difference = stats.welch(a, b) if up else stats.welch(b, a)
+        difference = stats.detrended(turns, baseline_turns) if up else stats.detrended(baseline_turns, turns)
         low, middle, high = (_as_percent(x, up) for x in (difference.low, difference.value, difference.high))
         drift = self._round_drift(b)
         half = max(middle - low, high - middle)
@@ -416,9 +417,13 @@ class _Judge:
     def _invalid_launch(self, point: Point, base: Point) -> bool:
         return bool(points.problems(point, base, self.session))
 
-    def _logs(self, launches: list[Point], what: str) -> list[float]:
-        found = [points.figure(self.figures(p), what, self.slo) for p in sorted(launches, key=lambda p: p.began)]
-        return [math.log(x) for x in found if x is not None and x > 0]
+    def _logs(self, launches: list[Point], what: str, order: dict[int, float]) -> list[tuple[float, float]]:
+        """Each launch's place in the rounds and the logarithm of its figure."""
+        found = [
+            (order[p.n], points.figure(self.figures(p), what, self.slo))
+            for p in sorted(launches, key=lambda p: p.began)
+        ]
+        return [(place, math.log(x)) for place, x in found if x is not None and x > 0]
 
     @staticmethod
     def _round_drift(logs: list[float]) -> float:
