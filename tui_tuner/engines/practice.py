@@ -84,7 +84,9 @@ def ensure(engine: Engine, say: Say = lambda _: None) -> Path:
     except child.ChildFailed as error:
         raise PracticeFailed(f"the practice model could not be made: {error}") from None
     except OSError as error:
-        raise PracticeFailed(f"the practice model could not be written to {parent}: {error.strerror or error}") from None
+        raise PracticeFailed(
+            f"the practice model could not be written to {parent}: {error.strerror or error}"
+        ) from None
     return folder()
 
 

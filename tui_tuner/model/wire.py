@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from tui_tuner.model.events import PhaseName
+from tui_tuner.model.knobs import Facts, Resolution
 from tui_tuner.model.load import Load
 
 
@@ -138,6 +139,26 @@ class Failed(Message, frozen=True):
 
 class Finished(Message, frozen=True):
     """All work of the point is done and sent; the worker may be killed now."""
+
+
+# ---- to and from `worker.introspect`: one question on standard input, one answer on standard output ----------------
+
+
+class Inquiry(Struct, frozen=True):
+    """What to ask an engine's Python. Without anything asked it only says who it is, without importing vllm."""
+
+    facts: bool = False
+    resolve: list[dict[str, Any]] = []  # sets of AsyncEngineArgs
+
+
+class Findings(Struct, frozen=True):
+    """The answer. `packages` holds the versions of what is installed, by distribution name."""
+
+    python: str = ""  # its version
+    packages: dict[str, str] = {}
+    facts: Facts | None = None
+    resolutions: list[Resolution] = []
+    problem: str | None = None  # why vllm could not be asked
 
 
 ToWorker = Union[Task, Stop]  # noqa: UP007
