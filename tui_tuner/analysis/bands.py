@@ -8,18 +8,22 @@ product calls pairs (a pair of launches has one).
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tui_tuner.analysis import points, stats
 from tui_tuner.model import events as ev
 from tui_tuner.model.session import Point, Session
 
 MIN_PAIRS = 3  # below, Student's t makes a band so wide that it says nothing
+_NEWEST = 50
 UPPER = 0.9  # the confidence of `upper_percent`
 
 
@@ -99,6 +103,27 @@ def pool(sessions: Iterable[Session], start: ev.SessionStart) -> Band | None:
     if goal is None:
         return None
     return Band(goal.percent, goal.sd_percent, goal.upper_percent, goal.pairs, slo.goal, used, known)
+
+
+def known(start: ev.SessionStart, folder: Path) -> ev.SessionStart:
+    """`start` with the band that the sessions of `folder` tell, if they tell one. A noise run takes none: it makes one.
+
+    Only files whose first line fits are read whole, the newest 50 of them; unreadable ones are passed over.
+    """
+    from tui_tuner.store import library, sessionfile
+
+    if start.kind == "noise":
+        return start
+    found: list[Session] = []
+    for summary in library.listing(folder):
+        if summary.start is None or summary.id == start.id or not comparable(summary.start, start):
+            continue
+        with contextlib.suppress(sessionfile.Unreadable, OSError):
+            found.append(sessionfile.read(summary.path))
+        if len(found) >= _NEWEST:
+            break
+    band = pool(found, start)
+    return replace(start, band=band.as_dict()) if band is not None else start
 
 
 def comparable(a: ev.SessionStart, b: ev.SessionStart) -> bool:
