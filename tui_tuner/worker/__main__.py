@@ -15,6 +15,8 @@ import time
 import traceback
 from typing import Any, NoReturn
 
+import msgspec
+
 from tui_tuner.model import wire
 from tui_tuner.worker.channel import Channel, kill_own_group
 
@@ -53,7 +55,7 @@ def main() -> NoReturn:
     channel.enter("spawn")
     try:
         task = channel.receive()
-    except ValueError as error:
+    except msgspec.DecodeError as error:
         channel.send(wire.Failed(phase="spawn", exception=type(error).__name__, message=str(error)))
         sys.exit(1)
     if task is None:
