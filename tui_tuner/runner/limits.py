@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 
+import msgspec
 from msgspec import Struct
 
 from tui_tuner.model.events import PhaseName
@@ -33,7 +34,7 @@ _MOVED = 1 << 20  # bytes read or written by the group that count as progress
 class Limits(Struct, frozen=True):
     """Every wait of the runner, in seconds."""
 
-    quiet: dict[PhaseName, float] = _QUIET
+    quiet: dict[PhaseName, float] = msgspec.field(default_factory=_QUIET.copy)
     longest: float = 4 * 3600.0  # of any phase, whatever it shows
     no_token: float = 180.0  # with requests in the engine
     term: float = 20.0  # between TERM and KILL

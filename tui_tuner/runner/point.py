@@ -11,8 +11,8 @@ from msgspec import Struct
 from tui_tuner import evals, gpu
 from tui_tuner.analysis import points
 from tui_tuner.analysis.schedule import Slot
-from tui_tuner.model import changes, wire
 from tui_tuner.model import events as ev
+from tui_tuner.model import wire
 from tui_tuner.runner import clean, failures, logs, processes
 from tui_tuner.runner.child import Child
 from tui_tuner.runner.limits import Watch
@@ -195,7 +195,8 @@ class PointRun:
         elif isinstance(message, wire.Entered):
             fresh = message.phase != self._watch.phase
             self._watch.enter(message.phase, now)
-            sweep.emit(ev.Phase(sweep.now(), n, message.phase, message.detail), sync=fresh)
+            if fresh or message.detail:
+                sweep.emit(ev.Phase(sweep.now(), n, message.phase, message.detail), sync=fresh)
         elif isinstance(message, wire.Ready):
             self._watch.results(now)
             sweep.emit(self._capacity(message))
@@ -225,7 +226,9 @@ class PointRun:
             None,
         )  # fmt: skip
         changed = None
-        if base and base.capacity:
+        if False and base and base.capacity:
+            from tui_tuner.model import changes
+
             changed = changes.compare(base.capacity.resolved, ready.resolved, self._sweep.plan.knob.name)
         return ev.Capacity(
             self._sweep.now(), self._slot.n,
