@@ -37,11 +37,11 @@ def find(override: str | None = None) -> Engine:
 
     The first two are orders: if they name no usable Python, nothing else is tried. Raises NoEngine.
     """
-    for python, how in _orders(override):
+    for ordered, how in _orders(override):
         try:
-            return ask(python, how)
+            return ask(ordered, how)
         except NoEngine as error:
-            raise NoEngine(f"{how} names {python}, but {error}: name another Python that has vLLM") from None
+            raise NoEngine(f"{how} names {ordered}, but {error}: name another Python that has vLLM") from None
     tried = []
     for python, how in _places():
         if python is None:
@@ -94,7 +94,7 @@ def _device(package: str, vllm: str, torch: str) -> Device:
 
 def _executable(python: str) -> str | None:
     """An absolute path that still points into its environment: a link to the base interpreter is not followed."""
-    text = os.path.expanduser(python)
+    text = python if os.sep not in python else str(Path(python).expanduser())
     if os.sep in text:
         path = Path(text).absolute()
         for inside in ("bin/python", "bin/python3"):  # the folder of an environment was named
@@ -168,17 +168,16 @@ def python_of_script(script: Path) -> str | None:
 
 def environments() -> Iterator[tuple[Path, str]]:
     """The finished environments of `tui-tuner setup`: those for a card first where there is one, the newest first."""
-    found = []
+    found: list[tuple[bool, tuple[int, ...], Path, str]] = []
     with contextlib.suppress(OSError):
         for folder in paths.engines_dir().iterdir():
             told = marker(folder)
-            python = folder / "bin" / "python"
-            if told and python.exists():
-                found.append((told.get("package") == "vllm", _order(str(told.get("version", ""))), folder, str(python)))
+            inside = folder / "bin" / "python"
+            if told and inside.exists():
+                found.append((told.get("package") == "vllm", _order(str(told.get("version", ""))), folder, str(inside)))
     card = Path("/proc/driver/nvidia/version").exists() or Path("/dev/nvidiactl").exists()
     found.sort(key=lambda row: (row[0] == card, row[1]), reverse=True)
-    for _, _, folder, python in found:
-        yield folder, python
+    yield from ((folder, python) for _, _, folder, python in found)
 
 
 def marker(folder: Path) -> dict[str, object] | None:

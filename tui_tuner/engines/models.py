@@ -97,9 +97,8 @@ def shape(path: Path) -> ModelShape | None:
     A multimodal model keeps the language part's numbers in `text_config` (some in `llm_config`).
     """
     whole = _json(path / "config.json", _CONFIG_MAX)
-    text = next(
-        (whole[key] for key in ("text_config", "llm_config", "language_config") if isinstance(whole.get(key), dict)), {}
-    )
+    inner = [whole[key] for key in ("text_config", "llm_config", "language_config") if isinstance(whole.get(key), dict)]
+    text: dict[str, Any] = inner[0] if inner else {}
     told = {**whole, **{key: value for key, value in text.items() if value is not None}}
     layers = _whole(told, "num_hidden_layers", "n_layer", "num_layers", "n_layers")
     hidden = _whole(told, "hidden_size", "n_embd", "d_model")
@@ -128,7 +127,7 @@ def shape(path: Path) -> ModelShape | None:
 
 
 def weight_bytes(path: Path) -> int:
-    """The weights in bytes: the index's total where there is one and it is believable, else the files' sizes; 0 if none."""
+    """The weights in bytes: the index's total where it is believable, else the files' sizes; 0 if there are none."""
     files = _weight_files(path)
     index = _json(path / "model.safetensors.index.json", _INDEX_MAX)
     about = index.get("metadata")

@@ -352,7 +352,7 @@ def resolve(sets: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
     from tui_tuner.worker.resolved import flatten
 
-    found = []
+    found: list[dict[str, Any]] = []
     for args in sets:
         with _environment_kept():
             try:

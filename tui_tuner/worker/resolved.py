@@ -54,7 +54,7 @@ _IGNORED = frozenset(
     }
 )
 _SECTIONS_IGNORED = ("observability_config", "additional_config", "profiler_config", "logging_config")
-_HOME = os.path.expanduser("~")
+_HOME = os.environ.get("HOME", "").rstrip("/")
 _DEEPEST = 4
 
 
@@ -88,7 +88,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return value.name
     if isinstance(value, str):
-        return "~" + value[len(_HOME) :] if value.startswith(_HOME + os.sep) else value
+        return "~" + value[len(_HOME) :] if _HOME and value.startswith(_HOME + os.sep) else value
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
