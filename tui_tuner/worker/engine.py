@@ -105,7 +105,12 @@ def start(args: dict[str, Any], recorder: Recorder) -> Any:
             self.engine_index = engine_index
 
         def record(
-            self, scheduler_stats: Any = None, iteration_stats: Any = None, *_: Any, engine_idx: int = 0, **__: Any
+            self,
+            scheduler_stats: Any = None,
+            iteration_stats: Any = None,
+            mm_cache_stats: Any = None,
+            engine_idx: int = 0,
+            **_: Any,
         ) -> None:
             recorder.record(scheduler_stats, iteration_stats, engine_idx)
 
@@ -183,14 +188,17 @@ def allowed_ids(engine: Any, words: Any) -> Sequence[int]:
 
 
 def exact_length(output_tokens: int) -> Any:
-    """Sampling parameters of the speed pass: greedy, exactly so many tokens, handed over as they come."""
+    """Sampling parameters of the speed pass: greedy, exactly so many tokens, handed over as they come.
+
+    Without an end of its own a request has no way to be shorter, so `min_tokens` is left out: it would have the
+    sampler mask tokens at every step, which real traffic does not.
+    """
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
     return SamplingParams(
         temperature=0.0,
         max_tokens=output_tokens,
-        min_tokens=output_tokens,
         ignore_eos=True,
         output_kind=RequestOutputKind.DELTA,
     )
