@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import re
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +22,7 @@ from tui_tuner.engines import practice
 from tui_tuner.model.machine import ModelShape
 from tui_tuner.model.plan import PRACTICE
 
-Source = Literal["practice", "huggingface", "modelscope", "folder"]
+Source = Literal["practice", "Hugging Face", "ModelScope", "folder"]
 SETTING = "model_folders"  # in the settings: a list of folders that hold models
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")
 _NO_WEIGHTS = ("training_args", "optimizer", "scheduler", "rng_state")
@@ -72,20 +71,32 @@ def on_disk() -> list[ModelOnDisk]:
         if real in seen:
             continue
         seen.add(real)
-        size = weight_bytes(folder)
-        if size:
-            shape_ = shape(folder)
-            found.append(ModelOnDisk(name, folder, size >> 20, source, shape_.quantization if shape_ else None))
+        if _is_whole(folder):
+            told = shape(folder)
+            found.append(
+                ModelOnDisk(name, folder, weight_bytes(folder) >> 20, source, told.quantization if told else None)
+            )
     return found
 
 
-def has_chat_template(path: Path) -> bool:
-    """Whether the tokenizer beside the weights brings a chat template."""
+def has_chat_template(path: Path) -> bool | None:
+    """Whether the model's files bring a chat template; None where they cannot be read."""
     if any((path / name).is_file() for name in ("chat_template.jinja", "chat_template.json")):
         return True
     if (path / "additional_chat_templates").is_dir():
         return True
-    return bool(_json(path / "tokenizer_config.json", _CONFIG_MAX).get("chat_template"))
+    told = _object(path / "tokenizer_config.json", _INDEX_MAX)
+    return None if told is None else bool(told.get("chat_template"))
+
+
+def same_tokenizer(a: Path, b: Path) -> bool | None:
+    """Whether two checkpoints turn text into the same tokens, by their tokenizer files; None if those do not tell."""
+    for name in ("tokenizer.json", "tokenizer.model", "vocab.json"):
+        one, two = a / name, b / name
+        with contextlib.suppress(OSError):
+            if one.is_file() and two.is_file():
+                return one.stat().st_size == two.stat().st_size and one.read_bytes() == two.read_bytes()
+    return None
 
 
 # ---- what a model is ---------------------------------------------------------------------------------------------
@@ -127,18 +138,22 @@ def shape(path: Path) -> ModelShape | None:
 
 
 def weight_bytes(path: Path) -> int:
-    """The weights in bytes: the index's total where it is believable, else the files' sizes; 0 if there are none."""
-    files = _weight_files(path)
+    """The weights in bytes: the index's total where it tells one, else the files' sizes; 0 if there are none."""
     index = _json(path / "model.safetensors.index.json", _INDEX_MAX)
     about = index.get("metadata")
     total = about.get("total_size") if isinstance(about, dict) else None
     if isinstance(total, (int, float)) and not isinstance(total, bool) and 0 < total < 1 << 50:
-        # The total may not be more than there is: an index without its files is a download that was cut off.
-        return int(total) if sum(files.values()) >= total * 0.99 else 0
-    mapped = index.get("weight_map")
-    if isinstance(mapped, dict) and any(str(name) not in files for name in mapped.values()):
-        return 0
-    return sum(files.values())
+        return int(total)
+    return sum(_weight_files(path).values())
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether the weights are all there: an index may have come before a download was cut off."""
+    files = _weight_files(path)
+    mapped = _json(path / "model.safetensors.index.json", _INDEX_MAX).get("weight_map")
+    if isinstance(mapped, dict) and not all(isinstance(name, str) and name in files for name in mapped.values()):
+        return False
+    return bool(files)
 
 
 def _weight_files(path: Path) -> dict[str, int]:
@@ -196,31 +211,23 @@ def _whole(told: dict[str, Any], *names: str) -> int | None:
 
 def _json(path: Path, most: int) -> dict[str, Any]:
     """A JSON object from a file of a stranger, or an empty one."""
+    return _object(path, most) or {}
+
+
+def _constant(text: str) -> None:
+    """Infinity stands in configurations of real models; NaN in none."""
+    if text == "NaN":
+        raise ValueError("NaN")
+
+
+def _object(path: Path, most: int) -> dict[str, Any] | None:
     try:
         if not path.is_file() or path.stat().st_size > most:
-            return {}
-        told = json.loads(path.read_bytes())
+            return None
+        told = json.loads(path.read_bytes(), parse_constant=_constant)
     except (OSError, ValueError, RecursionError):
-        return {}
-    return told if isinstance(told, dict) else {}
-
-
-def parameters(path: Path) -> dict[str, int]:
-    """Bytes by number format from the headers of the safetensors files: what a quantized model is really made of."""
-    found: dict[str, int] = {}
-    for file in sorted(path.glob("*.safetensors")):
-        with contextlib.suppress(
-            OSError, ValueError, struct.error, RecursionError, AttributeError, TypeError, KeyError
-        ):
-            with file.open("rb") as opened:
-                (length,) = struct.unpack("<Q", opened.read(8))
-                if length > _INDEX_MAX:
-                    continue
-                for name, told in json.loads(opened.read(length)).items():
-                    if name != "__metadata__":
-                        begin, end = told["data_offsets"]
-                        found[str(told["dtype"])] = found.get(str(told["dtype"]), 0) + int(end) - int(begin)
-    return found
+        return None
+    return told if isinstance(told, dict) else None
 
 
 # ---- where models lie --------------------------------------------------------------------------------------------
@@ -259,11 +266,11 @@ def _snapshot(repository: Path) -> Path | None:
         revision = (repository / "refs" / "main").read_text(encoding="ascii")[:80].strip()
         if revision and os.sep not in revision and revision not in (".", ".."):
             main = snapshots / revision
-            if _is_model(main) and weight_bytes(main):
+            if _is_model(main) and _is_whole(main):
                 return main
     with contextlib.suppress(OSError):
         for folder in sorted(snapshots.iterdir(), key=lambda f: f.stat().st_mtime, reverse=True):
-            if _is_model(folder) and weight_bytes(folder):
+            if _is_model(folder) and _is_whole(folder):
                 return folder
     return None
 
@@ -278,7 +285,7 @@ def _in_modelscope(name: str) -> Path | None:
         modelscope_cache() / owner / spelled,
         modelscope_cache() / owner / model,
     ):
-        if _is_model(folder) and weight_bytes(folder):
+        if _is_model(folder) and _is_whole(folder):
             return folder.absolute()
     return None
 
@@ -290,13 +297,13 @@ def _everywhere() -> Iterator[tuple[str, Path, Source]]:
         if repository.name.startswith("models--"):
             snapshot = _snapshot(repository)
             if snapshot is not None:
-                yield repository.name.removeprefix("models--").replace("--", "/", 1), snapshot, "huggingface"
+                yield repository.name.removeprefix("models--").replace("--", "/", 1), snapshot, "Hugging Face"
     for base in (modelscope_cache() / "models", modelscope_cache()):
         for owner in _folders(base):
             if owner.name not in ("models", "datasets", "temp", "._____temp"):
                 for folder in _folders(owner):
                     if _is_model(folder):
-                        yield f"{owner.name}/{folder.name.replace('___', '.')}", folder, "modelscope"
+                        yield f"{owner.name}/{folder.name.replace('___', '.')}", folder, "ModelScope"
     for folder in _named_folders():
         yield str(folder), folder, "folder"
 
