@@ -150,10 +150,9 @@ def kv_tokens(
         error = 0.0
     else:
         share = _effective(args, facts, "gpu_memory_utilization", 0.92)
-        total = machine.memory_mib - (machine.gpu.reserved_mib or 0 if machine.gpu else 0)
-        if not total:
+        if not machine.memory_mib:
             return None
-        gib = share * total / 1024 - terms.weights - terms.activations - terms.non_torch - terms.graphs
+        gib = share * machine.memory_mib / 1024 - terms.weights - terms.activations - terms.non_torch - terms.graphs
         error = ERROR_GIB
     block = int(args.get("block_size") or (16 if machine.gpu else 128))
 
@@ -210,8 +209,8 @@ def point_count(plan: Plan, band: Mapping[str, Any] | None = None, kind: str = "
 
 
 def point_seconds(plan: Plan, machine: Machine, shape: ModelShape | None, facts: Facts | None = None) -> float:
-    """Seconds that one point takes, from stated assumptions: a start-up by device and eager mode, a decode step bound by
-    memory bandwidth, prefill by arithmetic."""
+    """Seconds that one point takes, from stated assumptions: a start-up by device and eager mode, a decode step bound
+    by memory bandwidth, prefill by arithmetic."""
     device = machine.device
     eager = bool(plan.fixed.get("enforce_eager"))
     size = (shape.weight_bytes or parameters(shape) * 2) if shape else 2 * GIB

@@ -540,14 +540,14 @@ class _Judge:
         if broken:
             return [
                 f"{words.figure_name(k, self.slo)} {words.duration(best.limits[k])} breaks its limit "
-                f"of {words.duration(bounds[k].ms)}"
+                f"of {words.limit(bounds[k].ms)}"
                 for k in broken
             ]
         judged = {k: v / bounds[k].ms for k, v in best.limits.items() if v is not None and v <= bounds[k].ms}
         if len(judged) < len(bounds) or not judged:
             return []
         tight = max(judged, key=lambda k: judged[k])
-        return [f"{words.figure_name(tight, self.slo)} still inside {words.duration(bounds[tight].ms)}"]
+        return [f"{words.figure_name(tight, self.slo)} still inside {words.limit(bounds[tight].ms)}"]
 
     def _quality_said(self, compared: quality.Comparison | None) -> str | None:
         if self.start.dummy_weights:
@@ -567,9 +567,9 @@ class _Judge:
         if here is None or base is None or better is None:
             return f"{name} could not be compared"
         if what in self.slo.limits:
-            limit = self.slo.limits[what]
-            place = "inside its limit now" if here <= limit else ("closer, not there" if here < base else "further off")
-            return f"{place}: {name} {words.span(base, here)}, limit {words.duration(limit)}"
+            bound = self.slo.limits[what]
+            place = "inside its limit now" if here <= bound else ("closer, not there" if here < base else "further off")
+            return f"{place}: {name} {words.span(base, here)}, limit {words.limit(bound)}"
         if points.rises(what, self.slo):
             return f"{words.percent(better)} {name}"
         return f"{name} {words.percent(-better)}"

@@ -50,6 +50,11 @@ def duration(ms: float | None) -> str:
     return f"{ms:.0f} ms" if ms >= 99.5 else f"{ms:.1f} ms" if ms >= 1 else f"{ms:.2f} ms"
 
 
+def limit(ms: float) -> str:
+    """A limit as it was set: "5 s", "1.5 s", "200 ms"."""
+    return f"{ms / 1000.0:g} s" if ms >= 1000 else f"{ms:g} ms"
+
+
 def span(a_ms: float, b_ms: float) -> str:
     """Two durations with one unit: "3.0 → 2.2 s"."""
     a, b = duration(a_ms), duration(b_ms)
