@@ -87,7 +87,8 @@ def test_one_point(engine: str, args: dict[str, Any], tmp_path: Path) -> None:
         wire.Question("sum", prompt="What is 2 + 2? Answer with a number."),
         wire.Question("chat", messages=[{"role": "user", "content": "What is the capital of France?"}]),
     ]
-    task = wire.Task(args=args, load=Load("closed", (8,), (), 128, 32), requests=16, seed=0, questions=questions)
+    load = Load("closed", (8,), (), 128, 32)
+    task = wire.Task(args=args, load=load, requests=16, seed=0, questions=questions, warmup_max_s=5)
     with Worker(engine, tmp_path) as worker:
         worker.send(task)
         seen = []
