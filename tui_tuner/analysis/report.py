@@ -282,7 +282,7 @@ def table(session: Session, ascii: bool = False, width: int = WIDTH) -> str:
     ttft = _shown(session, "ttft")
     tpot = _shown(session, "tpot")
     lines.append(
-        f"{'value':<18} {'status':<13}{'KV tok':>9}{'tok/s':>8}{'±%':>7}"
+        f"{'value':<17} {'status':<13}{'KV tok':>9}{'tok/s':>8}{'±%':>7}"
         f"{f'TTFT p{ttft}':>10}{f'TPOT p{tpot}':>10}{'acc':>5}"
     )
     for point in session.points:
@@ -292,7 +292,7 @@ def table(session: Session, ascii: bool = False, width: int = WIDTH) -> str:
             lines += [_fit(f"    {part}", width) for part in _wrap(plain(point.say + fix), width - 4)]
     for slot in schedule.slots(session):
         if session.point(slot.n) is None:
-            lines.append(f"{_name(slot.value, slot.role):<18} - to come")
+            lines.append(f"{_name(slot.value, slot.role):<17} - to come")
     lines.append("")
     verdict = judge(session)
     lines += _wrap(plain(verdict.why), width)
@@ -334,7 +334,7 @@ def _row(point: Point, session: Session, ttft: int, tpot: int) -> str:
     if here.quality and here.quality.accuracy is not None and not session.start.dummy_weights:
         accuracy = f"{here.quality.accuracy * 100:.0f}%"
     return (
-        f"{_name(point.value, point.role):<18} {f'{symbol} {word}':<13}{kv:>9}"
+        f"{_name(point.value, point.role):<17} {f'{symbol} {word}':<13}{kv:>9}"
         f"{words.number(best.output_tok_s) if best else '':>8}"
         f"{words.percent(change).replace(' %', '') if change is not None else '':>7}"
         f"{words.duration(_latency_at(best, 'ttft', ttft)) if best else '':>10}"
@@ -346,7 +346,7 @@ def _row(point: Point, session: Session, ttft: int, tpot: int) -> str:
 def _name(value: object, role: str) -> str:
     suffix = _ROLE.get(role, role)
     name = plain(label(value))
-    room = 18 - (len(suffix) + 1 if suffix else 0)
+    room = 17 - (len(suffix) + 1 if suffix else 0)
     short = name if len(name) <= room else name[: room - 1] + "…"
     return f"{short} {suffix}".strip()
 
