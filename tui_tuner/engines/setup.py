@@ -65,6 +65,7 @@ class Intended(Struct, frozen=True):
     needed: bool
     say: str
     remember: bool = False  # save the choice, because the folder is not where engines are looked for
+    existing: str | None = None  # the Python of an engine that will do: only the practice model may be missing
 
 
 # ---- drivers -----------------------------------------------------------------------------------------------------
@@ -123,7 +124,8 @@ def _nvml() -> tuple[bool, str | None]:
 def plan(engine: str | None = None, version: str | None = None, folder: str | None = None) -> Intended:
     """What to make: `engine` is "cuda", "cpu" or None for what fits; `folder` a place instead of the cache.
 
-    Raises CannotSetUp, before anything was downloaded, where it could not work.
+    An engine of that kind which is here already is taken, unless a version or a folder is asked for. Raises
+    CannotSetUp, before anything was downloaded, where it could not work.
     """
     if engine not in (None, "cuda", "cpu"):
         raise CannotSetUp(f"there is no engine {engine!r}: cuda or cpu")
@@ -145,6 +147,10 @@ def plan(engine: str | None = None, version: str | None = None, folder: str | No
             trouble = driver_problem(driver, version or DEFAULT["cuda"])
             if trouble:
                 raise CannotSetUp(trouble)
+    if version is None and folder is None:
+        present = _present(device)
+        if present is not None:
+            return present
     chosen = version or DEFAULT[device]
     try:
         chosen = str(Version(chosen))
@@ -169,6 +175,22 @@ def plan(engine: str | None = None, version: str | None = None, folder: str | No
         f"{why}{package} {chosen} and all it needs will be installed into {home} (about {size}), and then the practice "
         "model (0.3 GiB)",
         remember=bool(folder),
+    )  # fmt: skip
+
+
+def _present(device: Device) -> Intended | None:
+    """An engine for `device` that is found without making one, if tui-tuner knows its version."""
+    try:
+        found = interpreter.find()
+        version = Version(found.version)
+    except (interpreter.NoEngine, InvalidVersion):
+        return None
+    if found.device != device or not Version(_LINKS[0][0]) <= version < Version(_LINKS[-1][1] + ".post9999"):
+        return None
+    model = "" if practice.is_made() else "; the practice model (0.3 GiB) will be made"
+    return Intended(
+        device, found.package, found.version, Path(found.python).parent.parent, found.python, not practice.is_made(),
+        f"vLLM {found.version} ({device}) is here, {found.how}: {found.python}{model}", existing=found.python,
     )  # fmt: skip
 
 
@@ -251,11 +273,15 @@ def run(intended: Intended, say: Say = lambda _: None) -> Engine:
     """
     home = intended.folder
     try:
-        with _alone(home, say):
+        if intended.existing:
+            engine = interpreter.find()
+            practice.ensure(engine, say)
+            return engine
+        with _alone(home, say) as lock:
             done = interpreter.marker(home)
             whole = done and done.get("package") == intended.package and done.get("version") == intended.version
             if not whole or not _runs(home):
-                _build(intended, say)
+                _build(intended, say, lock)
             python = str(home / "bin" / "python")
             engine = interpreter.ask(python, "made by `tui-tuner setup`")
             if intended.remember:
@@ -268,7 +294,7 @@ def run(intended: Intended, say: Say = lambda _: None) -> Engine:
     return engine
 
 
-def _build(intended: Intended, say: Say) -> None:
+def _build(intended: Intended, say: Say, lock: int) -> None:
     home, began = intended.folder, time.monotonic()
     python = home / "bin" / "python"
     if (home / "pyvenv.cfg").exists() and not _runs(home):
@@ -277,8 +303,8 @@ def _build(intended: Intended, say: Say) -> None:
     if not python.exists() or not (home / "pyvenv.cfg").exists():
         say(f"making an environment in {home}")
         home.mkdir(parents=True, exist_ok=True)
-        _step([intended.python, "-m", "venv", str(home)], home, say, "the environment could not be made")
-    pip = _Pip(python, home, say)
+        _step([intended.python, "-m", "venv", str(home)], home, say, lock, "the environment could not be made")
+    pip = _Pip(python, home, say, lock)
     if intended.device == "cpu":
         _install_cpu(intended, pip, say)
     else:
@@ -368,15 +394,15 @@ def _import_problem(python: Path) -> str | None:
 class _Pip:
     """pip of one environment, its progress handed on a line at a time."""
 
-    def __init__(self, python: Path, home: Path, say: Say) -> None:
-        self._python, self._home, self._say = python, home, say
+    def __init__(self, python: Path, home: Path, say: Say, lock: int) -> None:
+        self._python, self._home, self._say, self._lock = python, home, say, lock
 
     def __call__(self, verb: str, *arguments: str) -> None:
         command = [
             str(self._python), "-m", "pip", verb, "--disable-pip-version-check", "--no-input",
             *(["--progress-bar", "off"] if verb != "uninstall" else []), *arguments,
         ]  # fmt: skip
-        _step(command, self._home, self._say, f"pip {verb} failed")
+        _step(command, self._home, self._say, self._lock, f"pip {verb} failed")
 
     def installed(self) -> list[str]:
         """The names of what is installed, in lower case."""
@@ -410,8 +436,9 @@ _WORTH = re.compile(
 _LONG = 110
 
 
-def _step(command: list[str], home: Path, say: Say, failed: str) -> None:
-    """Runs a command, with its telling lines handed on. Its group ends with us. Raises CannotSetUp."""
+def _step(command: list[str], home: Path, say: Say, lock: int, failed: str) -> None:
+    """Runs a command, with its telling lines handed on. Its group ends with us; if we are killed, it holds the lock
+    for as long as it still writes. Raises CannotSetUp."""
     env = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "PYTHONPATH", "PIP_USER")}
     scratch = home / ".tmp"  # pip unpacks gigabytes: where there is room, not in a small /tmp
     shutil.rmtree(scratch, ignore_errors=True)
@@ -420,7 +447,7 @@ def _step(command: list[str], home: Path, say: Say, failed: str) -> None:
     last: list[str] = []
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, cwd=home,
-        text=True, errors="replace", start_new_session=True,
+        text=True, errors="replace", start_new_session=True, pass_fds=(lock,),
     )  # fmt: skip
     try:
         assert process.stdout is not None
@@ -461,7 +488,7 @@ def _clear(home: Path) -> None:
 
 
 @contextlib.contextmanager
-def _alone(home: Path, say: Say) -> Iterator[None]:
+def _alone(home: Path, say: Say) -> Iterator[int]:
     """One set-up of a folder at a time, whoever asks for it."""
     home.parent.mkdir(parents=True, exist_ok=True)
     with (home.parent / f".{home.name}.lock").open("a") as held:
@@ -470,4 +497,4 @@ def _alone(home: Path, say: Say) -> Iterator[None]:
         except BlockingIOError:
             say("waiting: this environment is being made already")
             fcntl.flock(held, fcntl.LOCK_EX)
-        yield
+        yield held.fileno()
