@@ -196,6 +196,14 @@ def test_kv_estimate_knows_what_will_not_start_and_what_changed_in_0_29() -> Non
     assert small is not None and small.tokens == pytest.approx(620_464, rel=0.02)
 
 
+def test_kv_tokens_of_the_cpu_engine() -> None:
+    cpu = Machine("cpu", 2, 24_000, round(13.09 * 1024))
+    known = Facts("0.32.0", "cpu", fields=facts(max_num_seqs=128, max_num_batched_tokens=2048).fields)
+    for share, blocks in ((0.3, 1019), (0.5, 1913)):
+        found = estimate.kv_tokens(cpu, SMOL, {"gpu_memory_utilization": share, "block_size": 128}, known)
+        assert found is not None and found.low <= blocks * 128 <= found.high
+
+
 def test_kv_bytes_per_token() -> None:
     assert estimate.kv_bytes_per_token(SEVEN_B) == 57_344
     assert estimate.kv_bytes_per_token(SEVEN_B, "fp8") == 28_672

@@ -2,8 +2,9 @@
 
 The memory identity is vLLM's own: KV = share · total − weights − activations − non-torch, from 0.29 on also less the
 CUDA graphs. The reserve terms were fitted to logged starts of vLLM 0.26.0 on one H200 with a 7B shape and a 135M
-model (within 1.6 % there); elsewhere they are a hypothesis, so a bound of ± 0.15 GiB is given with every number.
-Times come from earlier points of the same machine and model where there are any, else from the assumptions below.
+model (within 1.6 % there); elsewhere they are a hypothesis, so bounds of ± 0.15 GiB (0.5 GiB on a CPU) stand with
+every number. Times come from earlier points of the same machine and model where there are any, else from the
+assumptions below.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ _KV_BYTES = {
 }
 _LOADING_GIB = 0.10  # what loading adds to the weight files' bytes
 _NON_TORCH_GIB = 0.22
+# The CPU engine subtracts what its worker holds: the weights, and this much of interpreter and libraries. It varies
+# with the machine's memory use, so the bounds are wider there.
+_CPU_HELD_GIB, _CPU_ERROR_GIB = 0.82, 0.5
 _CONTEXT_GIB = 0.51  # the CUDA context, outside the budget
 _FLOOR_GIB = 0.30  # of the activations of a 7B
 _GRAPH_GIB = 0.009  # a captured graph of a 7B
@@ -60,7 +64,7 @@ class Reserve(Struct, frozen=True):
 
 
 class KvEstimate(Struct, frozen=True):
-    """KV tokens predicted, with the bounds of ± 0.15 GiB; `gib` at or below 0 means that it will not start."""
+    """KV tokens predicted, with its bounds; `gib` at or below 0 means that it will not start."""
 
     tokens: int
     low: int
@@ -125,7 +129,7 @@ def reserve(shape: ModelShape, args: Mapping[str, Any], facts: Facts | None) -> 
     return Reserve(
         weights_gib(shape, cards),
         activations,
-        _NON_TORCH_GIB if facts is not None and facts.device == "cuda" else 0.0,
+        _CPU_HELD_GIB if facts is not None and facts.device == "cpu" else _NON_TORCH_GIB,
         graphs if inside else 0.0,
         0.0 if inside else graphs,
     )
@@ -153,7 +157,7 @@ def kv_tokens(
         if not machine.memory_mib:
             return None
         gib = share * machine.memory_mib / 1024 - terms.weights - terms.activations - terms.non_torch - terms.graphs
-        error = ERROR_GIB
+        error = ERROR_GIB if machine.gpu else _CPU_ERROR_GIB
     block = int(args.get("block_size") or (16 if machine.gpu else 128))
 
     def tokens(size: float) -> int:

@@ -69,7 +69,7 @@ def as_dict(session: Session, state: State, path: str | Path) -> dict[str, Any]:
         ],
         "left": {"point": place, "points": total, "seconds": seconds if state == "running" else None},
         "verdict": {**verdict.as_dict(), "sentence": verdict.why},
-        "next": list(bottleneck.next_knobs(session)) if points.baselines(session) else [],
+        "next": list(bottleneck.next_knobs(session, _built_on(session, verdict))) if points.baselines(session) else [],
         "decision": _decision(session.decision),
         "prediction": start.prediction,
         "estimate": start.estimate,
@@ -130,6 +130,14 @@ def point_dict(point: Point, session: Session) -> dict[str, Any]:
         "bottleneck": {"kind": held.kind, "title": held.title, "why": held.why} if held else None,
         "problems": points.problems(point, base, session) if point.status is not None else [],
     }  # fmt: skip
+
+
+def _built_on(session: Session, verdict: Verdict) -> Point | None:
+    """The point that the next sweep starts from: the decided value's, else the one to keep; None for the baseline."""
+    decision = session.decision
+    if decision is not None:
+        return points.value_point(session, decision.value) if decision.choice == "keep" else None
+    return points.value_point(session, verdict.value) if verdict.choice == "keep" else None
 
 
 def difference(point: Point, session: Session) -> float | None:
@@ -327,6 +335,8 @@ def point_line(point: Point, session: Session) -> str:
 def _row(point: Point, session: Session, ttft: int, tpot: int) -> str:
     here = points.figures(point, session)
     symbol, word = _STATUS.get(point.status, ("?", str(point.status)))
+    if point.status is None and session.ended is not None and session.ended.t >= point.began:
+        symbol, word = "-", "cut off"
     best = here.best
     kv = f"{point.capacity.kv_tokens:,}" if point.capacity and point.capacity.kv_tokens is not None else ""
     change = difference(point, session)

@@ -373,7 +373,7 @@ class _Judge:
         half = max(middle - low, high - middle)
         threshold = max(TESTED_FLOOR, drift, half)
         broken = self._newly_broken_by_median(theirs, mine, what, threshold)
-        compared = self._worst_quality(mine, theirs, before.quality)
+        compared = self._middle_quality(mine, theirs, before.quality)
         alarm = self._alarm(compared)
         invalid = [alarm] if alarm else []
         if compared is not None and compared.unlike:
@@ -442,7 +442,7 @@ class _Judge:
                 found.append(bound.key)
         return found
 
-    def _worst_quality(
+    def _middle_quality(
         self, mine: list[Point], theirs: list[Point], before: quality.Comparison | None
     ) -> quality.Comparison | None:
         """The finalist's quality by the launch in the middle: launches in order of items lost less items won."""
