@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 import uuid
@@ -19,6 +20,7 @@ from typing import Any
 
 import pytest
 
+import tui_tuner
 from tui_tuner import evals
 from tui_tuner.model import events as ev
 from tui_tuner.model.load import Load
@@ -96,6 +98,32 @@ def prepare(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCRIPTED_INTERPRETER", sys.executable)
     monkeypatch.delenv("SCRIPTED_SCENARIO", raising=False)
     monkeypatch.delenv("SCRIPTED_ANSWERS", raising=False)
+
+
+PHASES = ("spawn", "import", "load", "compile", "kv_cache", "graphs", "ready", "warmup", "speed", "quality", "stop")
+SHORT = {"term": 0.5, "memory": 0.5, "busy": 0.2, "tick": 0.05, "no_token": 0.6}
+
+
+def start(path: Path, quiet: float = 30.0, **limits: Any) -> subprocess.Popen[str]:
+    """A runner with short waits: `quiet` seconds without progress end a point. It holds the locks on return.
+
+    Raises AssertionError with its words if it does not take them.
+    """
+    given = {"quiet": dict.fromkeys(PHASES, quiet), **SHORT, **limits}
+    log = library.logs_dir(path) / "runner.log"
+    log.parent.mkdir(mode=0o700, exist_ok=True)
+    with log.open("ab") as file:
+        runner = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("run.py")), str(path), json.dumps(given)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=file, text=True, start_new_session=True,
+            env={**os.environ, "PYTHONPATH": str(Path(tui_tuner.__file__).parents[1])},
+        )  # fmt: skip
+    assert runner.stdout
+    words = runner.stdout.readline().strip()
+    if words != "ok":
+        runner.wait(10)
+        raise AssertionError(words or log.read_text(encoding="utf-8")[-2000:])
+    return runner
 
 
 def until(path: Path, seen: Callable[[Session], bool], seconds: float = 60.0) -> Session:

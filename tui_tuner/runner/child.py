@@ -31,7 +31,10 @@ _GATE = """import os, sys
 if os.read(int(sys.argv[1]), 1) != b"g":
     sys.exit(1)
 os.close(int(sys.argv[1]))
-os.execv(sys.argv[2], sys.argv[2:])
+try:
+    os.execv(sys.argv[2], sys.argv[2:])
+except OSError as error:
+    sys.exit(f"the engine's Python cannot be started: {sys.argv[2]}: {error.strerror}")
 """
 
 

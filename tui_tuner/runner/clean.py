@@ -43,20 +43,22 @@ class Outcome(Struct, frozen=True):
 
 
 class SharedNames:
-    """Which names in /dev/shm a group made: new since the start, and mapped by one of its processes when seen."""
+    """Which names in /dev/shm a worker's processes made: new since the start, and mapped by one of them when seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, pgid: int, work: Path) -> None:
+        self._pgid, self._work = pgid, work
         self._before = processes.shared_memory()
         self._looked: dict[str, int] = {}
         self.owned: set[str] = set()
 
-    def look(self, pgid: int) -> set[str]:
+    def look(self) -> set[str]:
         """Looks for new names; those that are the group's so far. A stranger's name is looked at a few times only."""
         new = [n for n in processes.shared_memory() - self._before - self.owned if self._looked.get(n, 0) < 20]
         if new:
             for name in new:
                 self._looked[name] = self._looked.get(name, 0) + 1
-            self.owned |= processes.mapped(processes.group(pgid)).intersection(new)
+            members = [*processes.group(self._pgid), *processes.strays(self._work)]
+            self.owned |= processes.mapped(members).intersection(new)
         return self.owned
 
     def unlink(self) -> list[str]:
@@ -75,7 +77,7 @@ def after(
 ) -> Outcome:
     """Ends the group (at once, or after `grace` seconds for it to go in order), and cleans up after it."""
     began = time.monotonic()
-    names.look(child.pid)
+    names.look()
     living = child.end(grace)
     left = [f"process {p.pid} ({p.name})" for p in living]
     left += [f"/dev/shm/{name}" for name in names.unlink()]

@@ -28,15 +28,23 @@ def _started(pid: int) -> int | None:
     return int(text[19])
 
 
-def _members(pgid: int) -> list[int]:
+def _members(pgid: int, work: str) -> list[int]:
+    """The living processes of the group, and those that left it and still work in the folder."""
     found = []
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit():
             with contextlib.suppress(OSError, IndexError, ValueError):
                 fields = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()
-                if int(fields[2]) == pgid and fields[0] not in (b"Z", b"X"):
+                if fields[0] not in (b"Z", b"X") and (int(fields[2]) == pgid or _inside(name, work)):
                     found.append(int(name))
     return found
+
+
+def _inside(pid: str, work: str) -> bool:
+    try:
+        return bool(work) and str(Path(f"/proc/{pid}/cwd").readlink()).startswith(f"{work}/")
+    except OSError:
+        return False
 
 
 def _mapped(pids: list[int]) -> set[str]:
@@ -54,12 +62,16 @@ def _end(pgid: int, started: int, work: str, shm: set[str]) -> None:
     leader = _started(pgid)
     if leader is not None and leader != started:
         return  # the number belongs to somebody else by now
-    shm |= _mapped(_members(pgid))
+    shm |= _mapped(_members(pgid, work))
     for _ in range(500):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pgid, signal.SIGKILL)  # reaches a stopped process too
-        if not _members(pgid):
+        alive = _members(pgid, work)
+        if not alive:
             break
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)
     for name in shm:
         with contextlib.suppress(OSError):

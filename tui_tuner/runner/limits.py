@@ -59,7 +59,7 @@ class Watch:
     def enter(self, phase: PhaseName, now: float) -> None:
         """A phase began, or said anew what it does."""
         if phase != self.phase:
-            self.phase, self._entered = phase, now
+            self.phase, self._entered, self._waiting = phase, now, 0
         self._moved = self._token = now
 
     def log(self, size: int, now: float) -> None:

@@ -11,8 +11,9 @@ from msgspec import Struct
 from tui_tuner import evals, gpu
 from tui_tuner.analysis import points
 from tui_tuner.analysis.schedule import Slot
+from tui_tuner.model import changes, wire
 from tui_tuner.model import events as ev
-from tui_tuner.model import wire
+from tui_tuner.model.knobs import CATALOGUE
 from tui_tuner.runner import clean, failures, logs, processes
 from tui_tuner.runner.child import Child
 from tui_tuner.runner.limits import Watch
@@ -55,7 +56,7 @@ class PointRun:
         """From the spawn to the `clean` event. Raises sessionfile.WriteFailed, with the engine ended."""
         sweep, slot = self._sweep, self._slot
         task = sweep.task(slot.value)
-        names, oom = clean.SharedNames(), OomCounter()
+        oom = OomCounter()
         machine = sweep.start.machine
         try:
             child = Child(
@@ -63,6 +64,7 @@ class PointRun:
             )
         except OSError as error:
             return self._not_started(error)
+        names = clean.SharedNames(child.pid, child.work.path)
         try:
             sweep.guard.arm(child.pid, child.started, child.work.path)
             sweep.emit(
@@ -88,6 +90,10 @@ class PointRun:
             self._explain(ended, code, child.garbage, oom.since())
         elif ended == "skip":
             sweep.emit(ev.PointDone(sweep.now(), slot.n, "aborted", "skipped on request", self._peak()))
+        if child.garbage:
+            sweep.note(
+                f"point {slot.n}: {child.garbage} lines on the worker's pipe were no messages and were passed over"
+            )
         logs.redact(self._log)
         sweep.emit(
             ev.Clean(
@@ -134,7 +140,7 @@ class PointRun:
                     self._take(message)
                 return "finished" if self._finished else "died"
             now = time.monotonic()
-            sweep.guard.shm(names.look(child.pid))
+            sweep.guard.shm(names.look())
             if self._said_failed and now - self._said_failed > _LAST_WORDS:
                 return "died"
             if now >= next_tick:
@@ -226,10 +232,9 @@ class PointRun:
             None,
         )  # fmt: skip
         changed = None
-        if False and base and base.capacity:
-            from tui_tuner.model import changes
-
-            changed = changes.compare(base.capacity.resolved, ready.resolved, self._sweep.plan.knob.name)
+        knob = CATALOGUE.get(self._sweep.plan.knob.name)
+        if base and base.capacity and knob:
+            changed = changes.compare(base.capacity.resolved, ready.resolved, knob, self._slot.value)
         return ev.Capacity(
             self._sweep.now(), self._slot.n,
             ready.kv_blocks, ready.block_size, ready.kv_tokens, ready.max_concurrency,

@@ -81,6 +81,7 @@ class Sweep:
         self.sampler = gpu.Sampler(self.start.machine)
         self.guard = Guard()
         self._inbox = Inbox(path)
+        self._pending: list[ev.Asked] = []
         self._began = time.time()
         self._last_t = session.last_t
         self._stop: str | None = None
@@ -111,7 +112,8 @@ class Sweep:
 
     def asked(self, running: int | None) -> Ended | None:
         """Takes what the person has asked for meanwhile; how the running point must end, if it must."""
-        for asked in self._inbox.poll():
+        pending, self._pending = [*self._pending, *self._inbox.poll()], []
+        for asked in pending:
             if asked.what in ("stop", "skip") and asked.t < self._began - 1.0:
                 continue  # meant for a runner that is gone
             asked = replace(asked, t=self.now())
@@ -207,7 +209,8 @@ class Sweep:
                 segment, why = segment + 1, "resume after the baseline failed"
         launched = ev.Launched(max(self.now(), session.last_t + 1e-6), os.getpid(), boot, segment, why)
         trial = Fold()
-        trial.add_all([*sessionfile.events(self.path), launched])
+        self._pending = self._inbox.poll()
+        trial.add_all([*sessionfile.events(self.path), launched, *(a for a in self._pending if a.what == "add")])
         if schedule.next_slot(trial.session()) is None and schedule.band_event(session, launched.t) is None:
             if session.ended is None:
                 self.emit(launched)
