@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import Any
 
 import making as m
@@ -284,6 +285,25 @@ def test_no_band_from_too_little_or_from_another_machine() -> None:
     bad = noise_session(100.0, 101.0, 99.0, 100.5, 99.5)
     throttled = replace(bad, points=tuple(m.point(p.n, p.role, 1, throttle=0x20) for p in bad.points))
     assert bands.pool([throttled], m.start()) is None
+
+
+def test_the_band_of_a_folder_is_found_by_a_new_session(tmp_path: Path) -> None:
+    def write(name: str, session: Session) -> None:
+        begun = replace(session.start, id=name)
+        lines = [ev.encode(begun), ev.encode(session.launches[0])]
+        for p in session.points:
+            assert p.done and p.capacity
+            lines += [ev.encode(e) for e in (p.start, p.capacity, *p.levels, p.done)]
+        (tmp_path / f"{name}.jsonl").write_bytes(b"".join(lines))
+
+    new = m.start(id="new")
+    assert bands.known(new, tmp_path).band is None
+    write("a", noise_session(100.0, 101.0, 99.0, 100.5, 99.5))
+    write("b", noise_session(100.0, 300.0, machine=Machine("another")))
+    (tmp_path / "c.jsonl").write_bytes(b"no session")
+    found = bands.known(new, tmp_path).band
+    assert found is not None and found["pairs"] == 4 and found["sessions"] == 1
+    assert bands.known(replace(new, kind="noise"), tmp_path).band is None
 
 
 def test_a_band_serves_the_launches_of_decide() -> None:

@@ -275,3 +275,20 @@ def test_answers_without_a_key_are_compared_by_agreement() -> None:
     found = quality.compare(base, other, again)
     assert found is not None and found.agreement and found.fell and found.identical == 0.0
     assert not quality.compare(base, again, again).fell  # type: ignore[union-attr]
+
+
+def test_the_flips_between_two_baselines_are_the_yardstick() -> None:
+    again = replace(m.point(9, "baseline_again", 1), answers=m.answers(12, n=9))
+    session = m.session(m.point(1, "baseline", 1), m.point(2, "value", 8, 162.0), again)
+    found = judge(session)
+    assert found.yardstick == pytest.approx(0.1)
+    assert found.choice == "keep"
+    calm = judge(m.quick(m.point(2, "value", 8, 162.0)))
+    noisy = found.per_value[0].quality.could_see
+    assert calm.yardstick == 0.0 and (noisy is None or noisy > calm.per_value[0].quality.could_see)
+
+
+def test_answers_that_read_otherwise_are_mentioned() -> None:
+    other = m.answers(10, text="quite another text that scores the same")
+    found = judge(m.quick(m.point(2, "value", 8, 162.0, given=other)))
+    assert found.choice == "keep" and any("read as the baseline" in w for w in found.warnings)

@@ -67,7 +67,12 @@ def as_dict(session: Session, state: State, path: str | Path) -> dict[str, Any]:
         "to_come": [
             {"n": s.n, "role": s.role, "value": s.value} for s in schedule.slots(session) if session.point(s.n) is None
         ],
-        "left": {"point": place, "points": total, "seconds": seconds if state == "running" else None},
+        "left": {
+            "point": place,
+            "points": total,
+            "seconds": seconds if state == "running" else None,
+            "price": estimate.price(seconds / 60.0, plan) if seconds is not None and state == "running" else None,
+        },
         "verdict": {**verdict.as_dict(), "sentence": verdict.why},
         "next": list(bottleneck.next_knobs(session, _built_on(session, verdict))) if points.baselines(session) else [],
         "decision": _decision(session.decision),

@@ -80,6 +80,7 @@ class Verdict(Struct, frozen=True):
 
     smallest_difference  percent of the figure; smaller ones could not have been told
     drift_percent        None where the baseline was launched once
+    yardstick            the share of scored items that flipped between two launches of the baseline
     """
 
     choice: ev.Choice
@@ -94,6 +95,7 @@ class Verdict(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     drift_percent: float | None = None
     band: bands.Noise | None = None
+    yardstick: float | None = None
 
     def of(self, value: Value) -> ValueVerdict | None:
         """The verdict on one value."""
@@ -177,6 +179,7 @@ class _Judge:
             warnings=tuple(dict.fromkeys(self.warnings)),
             drift_percent=self._drift(first.segment, what),
             band=self._noise(what),
+            yardstick=yard.flip_share if (yard := self._yardstick(first)) is not None and yard.scored else None,
         )
 
     def _nothing(self, why: str) -> Verdict:
@@ -296,6 +299,13 @@ class _Judge:
             return None
         again = next((p for p in self._bases(point.segment) if p.role == "baseline_again" and p.answers), None)
         return quality.compare(base.answers, point.answers, again.answers if again and again.n != point.n else None)
+
+    def _yardstick(self, base: Point) -> quality.Comparison | None:
+        """The baseline against its own repetition: what changes although nothing did."""
+        if self.start.dummy_weights:
+            return None
+        again = next((p for p in self._bases(base.segment) if p.n != base.n and p.answers is not None), None)
+        return quality.compare(base.answers, again.answers) if again is not None else None
 
     def _touches(self) -> str:
         """measure, check or untouched: what the catalogue says that the knob may do to the answers."""
@@ -514,6 +524,14 @@ class _Judge:
                         f"{bound.key} was not judged: {best.requests} requests are too few for p{bound.percentile}"
                     )
         self._heat()
+        yard = self._yardstick(points.baselines(self.session)[0])
+        for v in judged:
+            c = v.quality
+            if c is not None and yard is not None and c.identical < yard.identical / 2 and not c.fell and c.items >= 10:
+                self._warn(
+                    f"{words.called(self.knob, v.value)}: {c.identical:.0%} of the answers read as the baseline's, "
+                    f"between two baselines {yard.identical:.0%}"
+                )
 
     def _heat(self) -> None:
         def mean(point: Point) -> float | None:
