@@ -107,7 +107,9 @@ class Row(Struct, frozen=True):
     sessions: int
     false_keeps: float
     found: float | None = None
-    named: float | None = None  # of the true effects that were missed: the verdict said that 5 % could not be told
+    named: float | None = (
+        None  # of the true effects that were missed: the verdict's sentence names what could not be told
+    )
     launches: float | None = None
 
 
@@ -131,7 +133,7 @@ def row(
                 found += 1
             else:
                 missed += 1
-                named += verdict.smallest_difference is not None and verdict.smallest_difference > 0
+                named += "could not be told" in verdict.why
             launches += session.bands[0].launches if session.bands else 0
     decide = thoroughness == "decide"
     return Row(
@@ -150,8 +152,10 @@ def table(sessions: int, seed: int) -> str:
     """The whole table as text."""
     lines = [
         f"{sessions} sessions a row; false keep: kept though nothing differs; found: a true 5 % kept",
+        "said: of the true effects that were missed, those whose verdict names what it could not have told",
         "",
-        f"strength                noise  drift  heat{'values':>8}{'false keep':>12}{'found':>8}{'launches':>10}",
+        f"strength                noise  drift  heat{'values':>8}{'false keep':>12}"
+        f"{'found':>8}{'said':>7}{'launches':>10}",
     ]
     for thoroughness, with_band in (("quick", False), ("quick", True), ("standard", True), ("decide", True)):
         for values in (1, 5):
@@ -159,10 +163,11 @@ def table(sessions: int, seed: int) -> str:
                 for drift, heat in ((0.0, 0.0), (3.0, 0.0), (0.0, 4.0)):
                     r = row(thoroughness, World(noise, drift, heat), values, sessions, seed, with_band)  # type: ignore[arg-type]
                     found = f"{r.found:.1%}" if r.found is not None else ""
+                    said = f"{r.named:.0%}" if r.named is not None else ""
                     launches = f"{r.launches:.1f}" if r.launches is not None else ""
                     lines.append(
                         f"{r.strength:<22}{noise:>6.1f}%{drift:>6.1f}%{heat:>5.1f}%{values:>8}"
-                        f"{r.false_keeps:>12.1%}{found:>8}{launches:>10}"
+                        f"{r.false_keeps:>12.1%}{found:>8}{said:>7}{launches:>10}"
                     )
     return "\n".join(lines)
 
