@@ -181,7 +181,7 @@ def _load(plan: Plan) -> list[Problem]:
             found.append(Problem("load.file", "a trace needs the file with your requests: file = \"traffic.jsonl\""))
         else:
             try:
-                traffic.load(load.file)
+                traffic.read(load.file)
             except traffic.BadTraffic as error:
                 found.append(Problem("load.file", str(error)))
     return found

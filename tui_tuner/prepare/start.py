@@ -22,7 +22,7 @@ from tui_tuner.model.plan import Plan
 from tui_tuner.model.values import Value
 from tui_tuner.prepare import check
 from tui_tuner.prepare.check import Problem
-from tui_tuner.runner import launch
+from tui_tuner.runner import NotLaunched, launch
 from tui_tuner.store import library, sessionfile
 
 Say = Callable[[str], None]
@@ -161,8 +161,8 @@ def begin(
     except (sessionfile.WriteFailed, FileExistsError) as error:
         raise Refused(str(error)) from None
     try:
-        launch.launch(path)
-    except launch.NotLaunched as error:
+        launch(path)
+    except NotLaunched as error:
         # The runner never took the session: a file that measured nothing would only be in the way.
         with contextlib.suppress(OSError):
             path.unlink()
@@ -225,8 +225,8 @@ def resume(path: Path) -> str | None:
     if differs:
         raise Refused(f"{session.id} cannot go on here, for the figures would not compare: {'; '.join(differs)}")
     try:
-        launch.launch(path)
-    except launch.NotLaunched as error:
+        launch(path)
+    except NotLaunched as error:
         raise Refused(str(error)) from None
     return f"going on with {session.id}"
 
