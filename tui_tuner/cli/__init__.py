@@ -25,9 +25,7 @@ def parser() -> argparse.ArgumentParser:
     """The whole command line as one parser."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--sessions", metavar="DIR", default=argparse.SUPPRESS, help="where session files are")
-    common.add_argument(
-        "--engine-python", metavar="PATH", default=argparse.SUPPRESS, help="the Python that has vLLM"
-    )
+    common.add_argument("--engine-python", metavar="PATH", default=argparse.SUPPRESS, help="the Python that has vLLM")
     top = argparse.ArgumentParser(
         prog="tui-tuner",
         parents=[common],

@@ -88,7 +88,8 @@ def schema(arguments: argparse.Namespace) -> int:
     from tui_tuner.model.events import AnyEvent
 
     document = msgspec.json.schema(AnyEvent)
-    _print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "tui-tuner session event", **document})
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "tui-tuner session event"}
+    _print_json({**head, **document})
     return cli.OK
 
 
@@ -128,10 +129,14 @@ def knobs(arguments: argparse.Namespace) -> int:
         )  # fmt: skip
         return cli.OK
     arrows = {"up": "↑", "down": "↓", "flat": "≈", "depends": "±"}
-    print(f"vLLM {facts.version} ({facts.device or 'device unknown'}): default here, and what rises (↑) or falls (↓) when it is raised\n")
+    print(
+        f"vLLM {facts.version} ({facts.device or 'device unknown'}): the default here, and what rises (↑) or falls (↓)"
+        " when the knob is raised or turned on\n"
+    )
     for k, f in rows:
         moves = "  ".join(f"{arrows[d]} {figure}" for figure, d in k.directions.items() if d != "flat")
-        print(f"{k.name}  [{k.group}]  default {label(f.effective_default)}\n    {moves}\n    {k.when}; trades {k.trades}")
+        print(f"{k.name}  [{k.group}]  default {label(f.effective_default)}\n    {moves}")
+        print(f"    {k.when}; trades {k.trades}")
     return cli.OK
 
 

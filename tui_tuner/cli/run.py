@@ -34,8 +34,10 @@ def read_plan(name: str) -> Plan:
 
 
 def _begin(arguments: argparse.Namespace, plan: Plan, prediction: str | None, noise: bool) -> int:
+    sessions = paths.sessions_dir(arguments.sessions)
+    kind: start.Kind = "noise" if noise else "sweep"
     try:
-        examined = start.examine(plan, arguments.engine_python, _say)
+        examined = start.examine(plan, arguments.engine_python, _say, sessions, kind)
     except engines.NoEngine as error:
         print(f"tui-tuner: {error}", file=sys.stderr)
         return cli.NO_ENGINE
@@ -46,9 +48,7 @@ def _begin(arguments: argparse.Namespace, plan: Plan, prediction: str | None, no
     for warning in examined.warnings:
         _say(f"! {warning}")
     try:
-        path = start.begin(
-            examined, paths.sessions_dir(arguments.sessions), prediction, "noise" if noise else "sweep"
-        )
+        path = start.begin(examined, sessions, prediction, kind)
     except start.Refused as error:
         print(f"tui-tuner: {error}", file=sys.stderr)
         return cli.BROKEN
@@ -96,6 +96,8 @@ def _to_the_end(path: Path, as_json: bool) -> int:
     else:
         print(report.table(session))
         _say(f"saved in {path}")
+    if session.ended and session.ended.say and state != "finished":
+        _say(f"! {session.ended.say}")
     if state == "interrupted":
         _say(f"! the runner was cut off: `tui-tuner resume {session.id}` goes on where it stopped")
         return cli.BROKEN

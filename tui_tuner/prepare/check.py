@@ -63,7 +63,7 @@ def _values(plan: Plan, knob: Knob) -> list[Problem]:
     if not values:
         return [Problem("knob.values", "there is no value to try: name at least one")]
     if len(values) > MOST_VALUES:
-        return [Problem("knob.values", f"{len(values)} values are more than one sweep takes: name at most {MOST_VALUES}")]
+        return [Problem("knob.values", f"{len(values)} values are too many for one sweep: name at most {MOST_VALUES}")]
     found = []
     for index, value in enumerate(values):
         if any(same(value, other) for other in values[:index]):
@@ -83,7 +83,7 @@ def _kind(knob: Knob, value: Value) -> str | None:
     if is_variant(value):
         return None
     if isinstance(value, dict) and "label" in value and knob.kind != "table":
-        return f"the variant {label(value)!r} names no model: write {{ label = \"…\", model = \"…\" }}"
+        return f'the variant {label(value)!r} names no model: write {{ label = "…", model = "…" }}'
     fits = {
         "int": isinstance(value, int) and not isinstance(value, bool),
         "float": isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value),
@@ -115,7 +115,7 @@ def _fixed(plan: Plan, knob: Knob) -> list[Problem]:
     share = plan.fixed.get("gpu_memory_utilization")
     if share is not None and not (isinstance(share, (int, float)) and not isinstance(share, bool) and 0 < share <= 1):
         found.append(
-            Problem("fixed.gpu_memory_utilization", f"{share!r} is no share of memory: write a number above 0, at most 1")
+            Problem("fixed.gpu_memory_utilization", f"{share!r} is no share of memory: a number above 0, at most 1")
         )
     batched, seqs = "max_num_batched_tokens", "max_num_seqs"
     for where, value in _points(plan):
@@ -178,7 +178,7 @@ def _load(plan: Plan) -> list[Problem]:
             )
     if load.kind == "trace":
         if not load.file:
-            found.append(Problem("load.file", "a trace needs the file with your requests: file = \"traffic.jsonl\""))
+            found.append(Problem("load.file", 'a trace needs the file with your requests: file = "traffic.jsonl"'))
         else:
             try:
                 traffic.read(load.file)
@@ -194,7 +194,11 @@ def _evalset(plan: Plan, knob: Knob) -> list[Problem]:
     if choice.items == 0:
         if knob.quality == "measure" and plan.fixed.get("load_format") != "dummy":
             return [
-                Problem("evalset.items", f"{knob.name} can change the answers: quality must be measured with it, name at least 20", 20)
+                Problem(
+                    "evalset.items",
+                    f"{knob.name} can change the answers: quality must be measured with it, name at least 20",
+                    20,
+                )
             ]
         return []
     if not 1 <= choice.max_tokens <= 32_768:
@@ -239,7 +243,7 @@ def here(plan: Plan, machine: Machine, shape: ModelShape | None, available_mib: 
     found: list[Problem] = []
     knob = knobs.get(plan.knob.name)
     if shape and shape.max_position and not plan.fixed.get("hf_overrides"):
-        for where, value in [("fixed.max_model_len", plan.fixed.get("max_model_len")), *_of(plan, "max_model_len")]:
+        for where, value in _everywhere(plan, "max_model_len"):
             if isinstance(value, int) and not isinstance(value, bool) and value > shape.max_position:
                 found.append(
                     Problem(
@@ -248,16 +252,19 @@ def here(plan: Plan, machine: Machine, shape: ModelShape | None, available_mib: 
                         shape.max_position,
                     )
                 )
-    for where, value in [("fixed.tensor_parallel_size", plan.fixed.get("tensor_parallel_size")), *_of(plan, "tensor_parallel_size")]:
+    for where, value in _everywhere(plan, "tensor_parallel_size"):
         if isinstance(value, int) and not isinstance(value, bool):
             cards = machine.gpus if machine.gpu else 1
             if value > cards:
-                found.append(Problem(where, f"{value} cards are asked for and {cards} can be used: write at most {cards}", cards))
+                found.append(
+                    Problem(where, f"{value} cards are asked for, {cards} can be used: at most {cards}", cards)
+                )
             elif shape and value > 0 and shape.heads % value:
-                found.append(Problem(where, f"the model's {shape.heads} attention heads cannot be split over {value} cards"))
+                say = f"the model's {shape.heads} attention heads cannot be split over {value} cards"
+                found.append(Problem(where, say))
     found += _memory(plan, knob, machine, available_mib)
     longest = plan.load.longest() if plan.load.kind != "trace" else 0
-    for where, value in [("fixed.max_model_len", plan.fixed.get("max_model_len")), *_of(plan, "max_model_len")]:
+    for where, value in _everywhere(plan, "max_model_len"):
         if isinstance(value, int) and 0 < value < longest:
             found.append(
                 Problem(
@@ -270,12 +277,14 @@ def here(plan: Plan, machine: Machine, shape: ModelShape | None, available_mib: 
     return found
 
 
-def _of(plan: Plan, name: str) -> list[tuple[str, Value]]:
-    return _points(plan) if plan.knob.name == name else []
+def _everywhere(plan: Plan, name: str) -> list[tuple[str, Value]]:
+    """An argument's value wherever the plan sets it, each with the field that does."""
+    points = _points(plan) if plan.knob.name == name else []
+    return [(f"fixed.{name}", plan.fixed.get(name)), *points]
 
 
 def _memory(plan: Plan, knob: Knob, machine: Machine, available_mib: int | None) -> list[Problem]:
-    """A share of memory that cannot start. A value beyond the edge is allowed while another can start: it shows the edge."""
+    """A share of memory that cannot start. One beyond the edge may stand beside one that starts, to show it."""
     if not machine.memory_mib or available_mib is None:
         return []
     name = "gpu_memory_utilization"
@@ -336,9 +345,11 @@ def range_problem(field: FieldFacts, value: Value) -> str | None:
     """Why the installed version would not take `value`, or None. Types it can only judge itself are left to it."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if field.low is not None and (value < field.low or (field.low_open and value == field.low)):
-            return f"{value:g} is too low: {field.name} must be {'above' if field.low_open else 'at least'} {field.low:g}"
+            bound = "above" if field.low_open else "at least"
+            return f"{value:g} is too low: {field.name} must be {bound} {field.low:g}"
         if field.high is not None and (value > field.high or (field.high_open and value == field.high)):
-            return f"{value:g} is too high: {field.name} must be {'below' if field.high_open else 'at most'} {field.high:g}"
+            bound = "below" if field.high_open else "at most"
+            return f"{value:g} is too high: {field.name} must be {bound} {field.high:g}"
     if field.choices and isinstance(value, str) and value not in field.choices:
         near = difflib.get_close_matches(value, field.choices, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""

@@ -43,7 +43,7 @@ def record(
     against = overrides(session, choice, value)
     if against and not (why or "").strip():
         seen = verdict.judge(session)
-        raise NotRecorded(f"the verdict is {seen.choice!r} ({seen.why}): give your reason for deciding otherwise with --why")
+        raise NotRecorded(f"the verdict is {seen.choice!r} ({seen.why}): give your reason to decide otherwise (--why)")
     made = ev.Decision(
         time.time(), choice, value if choice == "keep" else session.start.baseline, why, _seen(session), against
     )

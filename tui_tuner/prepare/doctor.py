@@ -41,14 +41,15 @@ def checks(sessions: str | None = None, engine_python: str | None = None) -> lis
 def terminal() -> Check:
     """Whether the app could open on this terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return Check("terminal", "warn", "not a terminal: the app cannot open here", "`tui-tuner run` works without one")
+        return Check("terminal", "warn", "none: the app cannot open here", "`tui-tuner run` works without one")
     if os.environ.get("TERM", "") in ("", "dumb"):
         return Check("terminal", "bad", "TERM says that this terminal cannot draw", "export TERM=xterm-256color")
     if "utf" not in locale.getpreferredencoding(False).lower():
         return Check("terminal", "warn", "the locale is not UTF-8", "export LC_ALL=C.UTF-8, or `tui-tuner --ascii`")
     size = shutil.get_terminal_size()
     if size.columns < 80 or size.lines < 24:
-        return Check("terminal", "warn", f"{size.columns}×{size.lines} is small", "the screens are made for 80×24 and more")
+        say = f"{size.columns}×{size.lines} is small"
+        return Check("terminal", "warn", say, "the screens are made for 80×24 and more")
     return Check("terminal", "ok", f"{size.columns}×{size.lines}, {os.environ.get('TERM')}")
 
 
@@ -95,7 +96,8 @@ def _models() -> Check:
     practice = models.locate(PRACTICE)
     others = [m for m in found if m.name != PRACTICE]
     if not practice and not others:
-        return Check("models", "warn", "none on this disk", "`tui-tuner setup` makes the practice model; a Hugging Face id is downloaded")
+        fix = "`tui-tuner setup` makes the practice model; a Hugging Face id is downloaded"
+        return Check("models", "warn", "none on this disk", fix)
     total = sum(m.mib for m in others) / 1024
     say = "the practice model" if practice else "no practice model"
     if others:
@@ -108,7 +110,8 @@ def _disk(probe: gpu.Probe) -> Check:
     free = shutil.disk_usage(place).free / 2**30
     needed = _ENGINE_GIB["cuda" if probe.machine.gpu else "cpu"]
     if free < 1:
-        return Check("disk", "bad", f"{free:.1f} GiB free at {place}", "free some, or set TUI_TUNER_HOME to a larger volume")
+        fix = "free some, or set TUI_TUNER_HOME to a larger volume"
+        return Check("disk", "bad", f"{free:.1f} GiB free at {place}", fix)
     if free < needed:
         return Check(
             "disk", "warn", f"{free:.1f} GiB free at {place}",
@@ -121,7 +124,8 @@ def _folder(sessions: str | None) -> Check:
     folder = paths.sessions_dir(sessions)
     place = _nearest(folder)
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        return Check("sessions", "bad", f"{folder} cannot be written", "name another folder with --sessions or TUI_TUNER_HOME")
+        fix = "name another folder with --sessions or TUI_TUNER_HOME"
+        return Check("sessions", "bad", f"{folder} cannot be written", fix)
     count = sum(1 for _ in folder.glob("*.jsonl")) if folder.is_dir() else 0
     return Check("sessions", "ok", f"{count} in {folder}" if count else f"will be in {folder}")
 

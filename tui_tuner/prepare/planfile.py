@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import tomllib
 
 from tui_tuner.model.load import Load
 from tui_tuner.model.plan import EvalChoice, Plan, Price, Sweep, convert
@@ -52,7 +52,7 @@ def from_table(table: dict[str, Any]) -> Plan:
             raise ValueError(f"{key} is not known: a plan has {', '.join(_KEYS)}")
     model = table.get("model")
     if not isinstance(model, str) or not model.strip():
-        raise ValueError('model is missing: name a Hugging Face id, a folder, or "practice" for the small practice model')
+        raise ValueError('model is missing: name a Hugging Face id, a folder, or "practice" for the practice model')
     if "knob" not in table:
         raise ValueError('knob is missing: for example knob = { name = "max_num_seqs", values = [64, 128] }')
     thoroughness = table.get("thoroughness", "quick")

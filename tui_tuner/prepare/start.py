@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from tui_tuner import __version__, engines, gpu
 from tui_tuner.analysis import bands, estimate
@@ -19,6 +20,7 @@ from tui_tuner.model import knobs
 from tui_tuner.model.knobs import Facts
 from tui_tuner.model.machine import Engine, Machine, ModelShape
 from tui_tuner.model.plan import Plan
+from tui_tuner.model.session import Session
 from tui_tuner.model.values import Value
 from tui_tuner.prepare import check
 from tui_tuner.prepare.check import Problem
@@ -26,6 +28,8 @@ from tui_tuner.runner import NotLaunched, launch
 from tui_tuner.store import library, sessionfile
 
 Say = Callable[[str], None]
+Kind = Literal["sweep", "noise"]
+_EARLIER = 12  # sessions that are read for their times
 
 
 class Examined(Struct, frozen=True):
@@ -47,8 +51,16 @@ class Refused(Exception):
     """The session could not begin; the text is a sentence."""
 
 
-def examine(plan: Plan, engine_python: str | None = None, say: Say = lambda _: None) -> Examined:
+def examine(
+    plan: Plan,
+    engine_python: str | None = None,
+    say: Say = lambda _: None,
+    sessions: Path | None = None,
+    kind: Kind = "sweep",
+) -> Examined:
     """Everything that can be known of a plan before it starts. Starts nothing that stays and writes nothing but caches.
+
+    `sessions` is the folder whose earlier sessions tell how long a point takes here and how noisy it is.
 
     The circles of `check` are walked from cheap to dear and end at the first that finds something.
     Raises engines.NoEngine.
@@ -69,18 +81,44 @@ def examine(plan: Plan, engine_python: str | None = None, say: Say = lambda _: N
     if problems:
         return Examined(plan, problems, machine=machine, engine=engine, facts=facts, model_path=path, shape=shape)
     baseline, resolutions = _resolve(plan, engine, machine, facts, path)
-    return Examined(
+    examined = Examined(
         plan,
         check.resolved(plan, baseline, resolutions),
-        _warnings(plan, machine, facts),
+        _warnings(plan),
         machine,
         engine,
         facts,
         baseline,
         path,
         shape,
-        estimate.before(plan, baseline, machine, shape, facts),
     )
+    return _with_the_past(examined, sessions, kind)
+
+
+def _with_the_past(examined: Examined, sessions: Path | None, kind: Kind) -> Examined:
+    """What earlier sessions of the folder add: how long a point takes here, and the noise band."""
+    plan = examined.plan
+    earlier: list[Session] = []
+    band = None
+    if sessions is not None:
+        for summary in library.listing(sessions)[:_EARLIER]:
+            with contextlib.suppress(sessionfile.Unreadable):
+                earlier.append(sessionfile.read(summary.path))
+        band = _line_one(examined, sessions, None, kind).band
+    problems = list(examined.problems)
+    if plan.thoroughness == "decide" and kind == "sweep" and band is None:
+        problems.append(
+            Problem(
+                "thoroughness",
+                "decide needs the noise band of this card, engine, model and load, and none is known yet: "
+                "`tui-tuner noise PLAN.toml` with this plan measures it, or write standard",
+                "standard",
+            )
+        )
+    before = estimate.before(
+        plan, examined.baseline, examined.machine, examined.shape, examined.facts, earlier, band, kind
+    )
+    return replace(examined, problems=problems, estimate=before)
 
 
 def _without_card(machine: Machine) -> Machine:
@@ -95,10 +133,7 @@ def _resolve(
     knob = knobs.get(plan.knob.name)
     where = {"model": str(path)} if path else {}
     held = {"model": plan.model, **plan.fixed}
-    if plan.knob.baseline is not UNSET:
-        base_args = plan.args(plan.knob.baseline)
-    else:
-        base_args = held
+    base_args = plan.args(plan.knob.baseline) if plan.knob.baseline is not UNSET else held
     sets = [base_args | where] + [
         args if "model" in _variant(value) else args | where
         for value in plan.knob.values
@@ -126,10 +161,10 @@ def _located(args: dict[str, Any]) -> dict[str, Any]:
     return args | {"model": str(path)} if path else args
 
 
-def _warnings(plan: Plan, machine: Machine, facts: Facts) -> list[str]:
+def _warnings(plan: Plan) -> list[str]:
     """What a person should know at Review and may still want."""
     knob = knobs.get(plan.knob.name)
-    found = [knob.warning] if knob.warning else []
+    found = [f"{knob.name}: {knob.warning}"] if knob.warning else []
     needed = plan.requests_per_level()
     if needed > plan.load.requests:
         found.append(
@@ -146,7 +181,7 @@ def begin(
     examined: Examined,
     sessions: Path,
     prediction: str | None = None,
-    kind: Literal["sweep", "noise"] = "sweep",
+    kind: Kind = "sweep",
 ) -> Path:
     """Creates the session and starts its runner; returns the session's file.
 
@@ -170,9 +205,7 @@ def begin(
     return path
 
 
-def _line_one(
-    examined: Examined, sessions: Path, prediction: str | None, kind: Literal["sweep", "noise"]
-) -> ev.SessionStart:
+def _line_one(examined: Examined, sessions: Path, prediction: str | None, kind: Kind) -> ev.SessionStart:
     assert examined.engine is not None
     plan, engine = examined.plan, examined.engine
     now = time.time()
