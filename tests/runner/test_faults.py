@@ -41,7 +41,7 @@ def _engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     scripted.prepare(monkeypatch)
     before = processes.shared_memory()
     yield
-    assert not {n for n in processes.shared_memory() - before if n.startswith("psm_tt")}
+    assert not {n for n in processes.shared_memory() - before if "psm_tt" in n}
 
 
 def left(path: Path, *pids: int) -> list[str]:
@@ -78,7 +78,7 @@ def faulty(session: Session, value: Any = 8) -> Point:
 
 # ---- the worker ------------------------------------------------------------------------------------------------
 
-CHILD = {"ignore_term": True, "shm": "psm_tt_NAME", "temp": True}
+CHILD = {"ignore_term": True, "shm": "psm_tt_NAME", "semaphore": "psm_tt_NAME", "temp": True}
 WORKER: list[tuple[str, str, dict[str, Any], str, str, float]] = [
     # fault, phase, what the engine does, status, words, quiet limit
     *[(f"worker killed by {s}", phase, {"at": {phase: {"die": s}}}, "crash", s, 30.0) for s, phase in (

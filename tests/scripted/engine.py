@@ -116,7 +116,7 @@ class Script:
       half                                    half a message, then hang
       core_dies                               the core (a child) is killed; the worker says EngineDeadError
     always:
-      children {ignore_term, setsid, shm, temp}   a child in the group (or out of it) that sleeps
+      children {ignore_term, setsid, shm, semaphore, temp}   a child in the group (or out of it) that sleeps
       ignore_term, foreign {field: value}, late, replayed, secret TEXT, wrong SHARE, hostile, gain FACTOR,
       levels N, log_bytes N, print TEXT, answers FILE
     """
@@ -293,6 +293,8 @@ def child(options: dict[str, Any]) -> None:
     if name := options.get("shm"):
         code += f"fd = os.open('/dev/shm/{name}', os.O_RDWR | os.O_CREAT); os.ftruncate(fd, 4096)\n"
         code += "held = mmap.mmap(fd, 4096)\n"
+    if name := options.get("semaphore"):
+        code += f"import _multiprocessing; lock = _multiprocessing.SemLock(1, 1, 1, '/{name}', False)\n"
     if options.get("temp"):
         code += "open(os.path.join(os.environ['TMPDIR'], 'vllm_dist_x'), 'w').write('x')\n"
     code += "print('child ready', flush=True)\ntime.sleep(600)\n"

@@ -48,13 +48,20 @@ def _inside(pid: str, work: str) -> bool:
 
 
 def _mapped(pids: list[int]) -> set[str]:
-    names = set()
+    """Their names in /dev/shm, by inode: a semaphore is mapped under a name that it has lost since."""
+    inodes = set()
     for pid in pids:
         with contextlib.suppress(OSError):
             for line in Path(f"/proc/{pid}/maps").read_bytes().decode("utf-8", "replace").splitlines():
-                name = line.partition("/dev/shm/")[2]
-                if name and "/" not in name and not name.endswith(" (deleted)"):
-                    names.add(name)
+                fields = line.split(maxsplit=5)
+                if len(fields) == 6 and fields[5].startswith("/dev/shm/"):
+                    inodes.add(int(fields[4]))
+    names = set()
+    with contextlib.suppress(OSError):
+        for entry in os.scandir("/dev/shm"):
+            with contextlib.suppress(OSError):
+                if entry.inode() in inodes:
+                    names.add(entry.name)
     return names
 
 

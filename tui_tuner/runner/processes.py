@@ -106,22 +106,29 @@ def shared_memory() -> set[str]:
 
 
 def mapped(members: Iterable[Process]) -> set[str]:
-    """The names in /dev/shm that these processes have mapped or open."""
+    """The names in /dev/shm that these processes have mapped or open.
+
+    Compared by inode: a semaphore is mapped under a first, temporary name and only then linked to the one it keeps.
+    """
     prefix = f"{SHM}/"
-    names: set[str] = set()
+    inodes: set[int] = set()
     for p in members:
         with contextlib.suppress(OSError):
             for line in Path(f"/proc/{p.pid}/maps").read_bytes().decode("utf-8", "replace").splitlines():
-                at = line.find(prefix)
-                if at >= 0 and not line.endswith(" (deleted)"):
-                    names.add(line[at + len(prefix) :])
+                fields = line.split(maxsplit=5)
+                if len(fields) == 6 and fields[5].startswith(prefix):
+                    inodes.add(int(fields[4]))
         with contextlib.suppress(OSError):
             for fd in Path(f"/proc/{p.pid}/fd").iterdir():
                 with contextlib.suppress(OSError):
-                    target = str(fd.readlink())
-                    if target.startswith(prefix) and not target.endswith(" (deleted)"):
-                        names.add(target[len(prefix) :])
-    return {name for name in names if "/" not in name}
+                    if str(fd.readlink()).startswith(prefix):
+                        inodes.add(fd.stat().st_ino)
+    found = set()
+    for name in shared_memory() if inodes else ():
+        with contextlib.suppress(OSError):
+            if (SHM / name).lstat().st_ino in inodes:
+                found.add(name)
+    return found
 
 
 def unlink_shared(names: Iterable[str]) -> list[str]:
