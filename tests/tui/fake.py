@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tui import sessions as made
 from tui_tuner.analysis import schedule
 from tui_tuner.model import events as ev
 from tui_tuner.model.session import Session, fold
@@ -12,24 +13,43 @@ from tui_tuner.tui import view
 from tui_tuner.tui.app import TunerApp
 from tui_tuner.tui.draft import Draft, practice
 from tui_tuner.tui.records import (
-    Checked, CheckUp, EngineState, Estimate, EstimateRow, EvalRow, KnobRow, Listing, ModelRow, Pasted, SessionRow,
-    Suggestion, Surroundings,
+    Checked,
+    CheckUp,
+    EngineState,
+    Estimate,
+    EstimateRow,
+    EvalRow,
+    KnobRow,
+    Listing,
+    ModelRow,
+    Pasted,
+    SessionRow,
+    Suggestion,
+    Surroundings,
 )  # fmt: skip
 from tui_tuner.tui.services import Services
 
-from . import sessions as made
-
 KNOBS = (
-    KnobRow("max_num_seqs", "Sequences in a batch", "batch shape", "↑", "batch width against the latency of each request",
-            "requests wait while the KV cache has room", None, "128", "128", "a wider batch serves more at once"),
-    KnobRow("gpu_memory_utilization", "Share of memory for the engine", "capacity", "↑", "headroom on the card",
-            "the KV cache is full", "more requests than the KV cache holds", "0.92", "0.92", "more KV blocks"),
-    KnobRow("kv_cache_dtype", "Precision of the KV cache", "capacity", "↑", "some precision", "the KV cache is full", None,
-            "auto", "auto", "twice the tokens", unsuited="this load cannot show kv_cache_dtype: nothing waits for KV"),
-    KnobRow("enable_prefix_caching", "Reuse of shared beginnings", "reuse", "≈", "almost nothing", "prompts share a beginning",
-            "a shared prefix", "on", "on", "only with shared prefixes"),
-    KnobRow("speculative_config", "Speculative decoding", "latency", "±", "memory and compute", "few requests at once", None,
-            "none", "none", "helps a single stream", missing="vLLM 0.32.0 on a CPU has no speculation"),
+    KnobRow(
+        "max_num_seqs", "Sequences in a batch", "batch shape", "↑", "batch width against the latency of each",
+        "requests wait while the KV cache has room", None, "128", "128", "a wider batch serves more at once",
+    ),
+    KnobRow(
+        "gpu_memory_utilization", "Share of memory", "capacity", "↑", "headroom on the card",
+        "the KV cache is full", "more requests than the KV cache holds", "0.92", "0.92", "more KV blocks",
+    ),
+    KnobRow(
+        "kv_cache_dtype", "Precision of the KV cache", "capacity", "↑", "some precision", "the KV cache is full",
+        None, "auto", "auto", "twice the tokens", unsuited="this load cannot show kv_cache_dtype: nothing waits for KV",
+    ),
+    KnobRow(
+        "enable_prefix_caching", "Reuse of shared beginnings", "reuse", "≈", "almost nothing",
+        "prompts share a beginning", "a shared prefix", "on", "on", "only with shared prefixes",
+    ),
+    KnobRow(
+        "speculative_config", "Speculative decoding", "latency", "±", "memory and compute", "few requests at once",
+        None, "none", "none", "helps a single stream", missing="vLLM 0.32.0 on a CPU has no speculation",
+    ),
 )  # fmt: skip
 
 
@@ -85,7 +105,7 @@ class FakeServices(Services):
     def models(self) -> tuple[ModelRow, ...]:
         return (
             ModelRow("practice", 258, "built in", "", True),
-            ModelRow("Qwen/Qwen2.5-7B-Instruct", 14_530, "Hugging Face", "", not self.gpu and None or self.gpu),
+            ModelRow("Qwen/Qwen2.5-7B-Instruct", 14_530, "Hugging Face", "", (not self.gpu and None) or self.gpu),
             ModelRow("/data/models/一个很长的模型名字/Qwen2.5-14B-Instruct-AWQ", 9_520, "folder", "awq", False),
         )
 
@@ -211,7 +231,7 @@ def app(services: FakeServices | None = None, **options: Any) -> TunerApp:
 
 def text_of(application: TunerApp) -> str:
     """What stands on the screen, line by line."""
-    width, height = application.size
+    _, height = application.size
     lines = [""] * height
     screen = application.screen
     for y, strip in enumerate(screen._compositor.render_strips()):

@@ -79,7 +79,7 @@ def starting(n: int, role: ev.Role, value: Any, t: float, upto: str = "speed") -
                     min(i / 150, 0.34),
                     0,
                     1300 + min(i * 40, 2200),
-                )  # fmt: skip
+                )
             )
     return events
 
@@ -188,3 +188,68 @@ def hostile() -> list[ev.AnyEvent]:
 
 def session(events: Sequence[ev.AnyEvent]) -> Session:
     return fold(events)
+
+
+def levels() -> list[ev.AnyEvent]:
+    """Three load levels per point, the last one beyond a limit."""
+    p = plan(
+        load=Load("closed", (1, 8, 32), (), 128, 32, 64),
+        slo=Slo("chat", "throughput", {"ttft_p95_ms": 1500.0}),
+        evalset=EvalChoice("basics", 0, 64),
+    )
+    events = begin(p)
+    for n, role, value, factor in ((1, "baseline", 128, 1.0), (2, "value", 2, 0.8), (3, "value", 8, 1.4)):
+        t = T0 + 2 + (n - 1) * 100
+        events += starting(n, role, value, t, "speed")  # type: ignore[arg-type]
+        for number, (level, tok_s, ttft) in enumerate(((1.0, 40.0, 0.2), (8.0, 160.0, 0.8), (32.0, 260.0, 2.4))):
+            events.append(rows(n, t + 50 + number, tok_s * factor, ttft, 0.03, level=level))
+        events += [ev.PointDone(t + 80, n, "ok", peak_mib=3512), ev.Clean(t + 81, n, True, 1.0)]
+    return [*events, ev.SweepEnded(T0 + 400, "finished")]
+
+
+def latency() -> list[ev.AnyEvent]:
+    """A latency goal whose limit the baseline breaks."""
+    p = plan(slo=Slo("interactive", "ttft", {"ttft_p95_ms": 450.0, "tpot_p95_ms": 60.0}), price=None)
+    return [
+        *begin(p),
+        *measured(1, "baseline", 128, T0 + 2, 162.0, 0.9, 0.045),
+        *measured(2, "value", 2, T0 + 70, 121.0, 2.2, 0.016),
+        *measured(3, "value", 8, T0 + 140, 158.0, 0.5, 0.046),
+        *measured(4, "baseline_again", 128, T0 + 210, 164.0, 0.9, 0.045),
+        ev.SweepEnded(T0 + 275, "finished"),
+    ]
+
+
+def on_a_card() -> list[ev.AnyEvent]:
+    """A sweep on a GPU, with power, temperature and a queue."""
+    p = plan(
+        model="Qwen/Qwen2.5-7B-Instruct-AWQ",
+        knob=Sweep("gpu_memory_utilization", (0.85, 0.94)),
+        fixed={"max_model_len": 4096},
+        load=Load("closed", (64,), (), 512, 128, 256),
+    )
+    events = begin(p, GPU)
+    t = T0 + 2
+    events += [ev.PointStarted(t, 1, "baseline", 0.92, pgid=77)]
+    for number, name in enumerate(
+        ("spawn", "import", "load", "compile", "kv_cache", "graphs", "ready", "warmup", "speed")
+    ):
+        events.append(ev.Phase(t + number * 6, 1, name))  # type: ignore[arg-type]
+    events.append(ev.Capacity(t + 40, 1, 18512, 16, 296192, 72.3, backend="FLASH_ATTN"))
+    for i in range(80):
+        events.append(
+            ev.Tick(
+                t + 50 + i / 2,
+                1,
+                min(i * 60.0, 2611.0),
+                min(i, 52),
+                12,
+                min(i / 60, 0.97),
+                3,
+                21_900 + i * 4,
+                431.0,
+                71,
+                2520,
+            )
+        )
+    return events

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from tui_tuner.analysis import bottleneck, stats
 from tui_tuner.analysis import points as pt
 from tui_tuner.analysis import quality as ql
-from tui_tuner.analysis import stats
 from tui_tuner.analysis.verdict import ValueVerdict, Verdict
 from tui_tuner.model.session import Point, Session, State
 from tui_tuner.model.slo import Limit
@@ -73,6 +73,7 @@ class Measure(Struct, frozen=True):
     say: str = ""
     invalid: tuple[str, ...] = ()
     why: str = ""
+    bound: str = ""  # what held it back, in words
     interval: tuple[float, float] | None = None  # of the gain between launches, percent
 
 
@@ -237,8 +238,14 @@ def _measure(
         say=point.say or "",
         invalid=verdict.problems if verdict else (),
         why=verdict.why if verdict else "",
+        bound=_bound(point, session) if best else "",
         interval=verdict.interval if verdict else None,
     )
+
+
+def _bound(point: Point, session: Session) -> str:
+    found = bottleneck.of(point, session)
+    return "" if found.kind == "unknown" else f"{found.title}: {found.why}"
 
 
 def _short(role: str) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from tui_tuner.model.machine import Engine, Machine
-from tui_tuner.model.session import State
 from tui_tuner.model.values import Value
 from tui_tuner.tui.draft import Problem
+
+if TYPE_CHECKING:
+    from tui_tuner.model.session import State
 
 
 class SessionRow(Struct, frozen=True):

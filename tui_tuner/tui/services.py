@@ -10,19 +10,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from tui_tuner.model.values import Value, label
+from tui_tuner.model.values import Value
+from tui_tuner.tui.clean import plain
 from tui_tuner.tui.draft import Draft, Problem
 from tui_tuner.tui.records import (
     Checked,
     CheckUp,
     EngineState,
-    Estimate,
     EvalRow,
     KnobRow,
     Listing,
     ModelRow,
     Pasted,
-    SessionRow,
+    Saved,
     Suggestion,
     Surroundings,
 )  # fmt: skip
@@ -30,11 +30,16 @@ from tui_tuner.tui.records import (
 if TYPE_CHECKING:
     from tui_tuner.analysis import points as pt
     from tui_tuner.model.knobs import Facts
+    from tui_tuner.model.load import Load
+    from tui_tuner.model.machine import Machine
     from tui_tuner.model.session import Point, Session
     from tui_tuner.prepare.start import Examined
-    from tui_tuner.store.library import Summary
     from tui_tuner.tui.outcome import Outcome
     from tui_tuner.tui.view import RunView
+
+
+LOG_TAIL = 256 << 10  # bytes of a log's end that are read
+LOG_LINES = 1000
 
 
 class Services:
@@ -54,9 +59,10 @@ class Services:
     def listing(self) -> Listing:
         """The sessions of the folder, newest first, and why it could not be written to."""
         from tui_tuner.store import library
+        from tui_tuner.tui import told
 
         folder = self.folder()
-        rows = tuple(_session_row(s) for s in library.listing(folder))
+        rows = tuple(told.session_row(s) for s in library.listing(folder))
         return Listing(rows, str(folder), _unwritable(folder))
 
     def surroundings(self) -> Surroundings:
@@ -153,13 +159,43 @@ class Services:
 
     def knobs(self, draft: Draft) -> tuple[KnobRow, ...]:
         """The catalogue, ranked for the draft's goal, with the installed version's defaults where it can be asked."""
-        from tui_tuner.prepare import knobs as ranking
+        from tui_tuner.model import knobs
+        from tui_tuner.tui import told
 
-        return ranking.rows(draft, self._facts_or_none())  # type: ignore[attr-defined,no-any-return]
+        plan, _ = draft.plan()
+        load = plan.load if plan else None
+        facts = self._facts_or_none()
+        rows = [told.knob_row(k, draft.goal, load, facts) for k in knobs.ranked(draft.goal)]
+        return tuple(sorted(rows, key=lambda r: r.missing is not None))
 
     def suggestion(self, draft: Draft) -> Suggestion:
-        """Values that can start on this machine."""
-        raise NotImplementedError
+        """Values that can start on this machine, and the baseline where none is named."""
+        from tui_tuner import gpu
+        from tui_tuner.analysis import estimate
+        from tui_tuner.engines import models
+        from tui_tuner.model import knobs
+        from tui_tuner.tui import told
+        from tui_tuner.tui.draft import read_fixed
+
+        knob = knobs.get(draft.knob)
+        facts = self._facts_or_none()
+        machine = self._machine()
+        path = models.locate(draft.model.strip())
+        plan, _ = draft.plan()
+        fixed = plan.fixed if plan else _or_nothing(lambda: read_fixed(draft.fixed))
+        field = facts.fields.get(knob.name) if facts else None
+        known = knob.name in fixed or field is not None
+        baseline = fixed.get(knob.name, field.effective_default if field else None)
+        values = estimate.suggest_values(
+            knob,
+            machine,
+            models.shape(path) if path else None,
+            facts,
+            _load_of(draft),
+            gpu.available_mib(machine),
+            baseline,
+        )
+        return Suggestion(values, baseline, known, knob.when, told.allowed(field))
 
     def check(self, draft: Draft) -> Checked:
         """What can be told at once: the plan by itself, and whether the model is there."""
@@ -175,18 +211,21 @@ class Services:
     def check_fully(self, draft: Draft) -> Checked:
         """What this machine and the installed vLLM say of the plan, and what it will take; seconds."""
         from tui_tuner.prepare import start
+        from tui_tuner.tui import told
 
         plan, wrong = draft.plan()
         if plan is None:
             return Checked(wrong, complete=True)
-        examined = start.examine(plan, self._engine_python)
+        examined = start.examine(plan, self._engine_python, sessions=self.folder())
         self._examined = examined
         problems = tuple(Problem(p.field, p.say, p.suggest) for p in examined.problems)
-        return Checked(problems, _estimate(examined), True)
+        return Checked(problems, told.estimated(examined), True)
 
     def paste(self, text: str) -> Pasted:
-        """A command or YAML in use, read and checked."""
-        raise NotImplementedError
+        """A command or YAML in use, read and checked against the installed version."""
+        from tui_tuner.tui import pasted
+
+        return pasted.read(text, self._facts_or_none())
 
     # ---- a session -----------------------------------------------------------------------------------------------
 
@@ -199,15 +238,24 @@ class Services:
             raise ValueError(f"{wrong[0].field}: {wrong[0].say}")
         examined = self._examined
         if examined is None or examined.plan != plan:
-            examined = start.examine(plan, self._engine_python)
+            examined = start.examine(plan, self._engine_python, sessions=self.folder())
         return start.begin(examined, self.folder(), draft.prediction.strip() or None)
 
     def resume(self, path: Path) -> Path:
-        """Starts a runner for an interrupted session."""
-        from tui_tuner.runner import launch
+        """Starts a runner for a session that was cut off or stopped. Raises with a sentence."""
+        from tui_tuner.prepare import start
 
-        launch.launch(path)
+        start.resume(path)
         return path
+
+    def recheck(self, path: Path) -> Path:
+        """Measures a session's plan again, as a new session on this card and engine."""
+        from tui_tuner.prepare import start
+        from tui_tuner.store import sessionfile
+
+        old = sessionfile.read(path).start
+        examined = start.examine(old.plan, self._engine_python, sessions=self.folder())
+        return start.begin(examined, self.folder(), old.prediction)
 
     def request(
         self, path: Path, what: Literal["stop", "skip", "add", "drop"], n: int | None = None, value: Value = None
@@ -244,11 +292,80 @@ class Services:
         session = sessionfile.read(path)
         return outcome.of(session, sessionfile.is_locked(path), verdict.judge(session))
 
+    def log(self, path: Path, n: int) -> tuple[str, list[str]]:
+        """The end of a point's engine log: the file's name and its lines, made safe."""
+        from tui_tuner.store import library, sessionfile
+
+        point = sessionfile.read(path).point(n)
+        file = library.log_of(path, n, point.attempt if point else 1)
+        try:
+            with file.open("rb") as opened:
+                opened.seek(0, os.SEEK_END)
+                size = opened.tell()
+                opened.seek(max(size - LOG_TAIL, 0))
+                raw = opened.read(LOG_TAIL)
+        except FileNotFoundError:
+            return file.name, ["No log is here: the engine has not said anything, or the log was removed."]
+        text = raw.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
+        kept = text[1:] if size > LOG_TAIL else text
+        return file.name, [plain(line.rpartition("\r")[2], 1000) for line in kept[-LOG_LINES:]]
+
+    def saved(self, path: Path) -> Saved:
+        """The serve line of a decided session, written beside it, and what to do next."""
+        from tui_tuner.analysis import export
+        from tui_tuner.store import library, sessionfile
+        from tui_tuner.tui.onward import decided, next_steps
+
+        session = sessionfile.read(path)
+        state = session.state(sessionfile.is_locked(path))
+        serve = export.TO["serve"](session, state)
+        yaml = export.TO["yaml"](session, state)
+        file = path.with_name(path.name.removesuffix(library.SUFFIX) + ".serve.sh")
+        said = _write_beside(file, serve)
+        return Saved(decided(session), serve.strip(), yaml, said, next_steps(session), self._chain(session))
+
+    def next_draft(self, path: Path) -> Draft:
+        """The next sweep: from the decided configuration, with the next knob for its goal."""
+        from tui_tuner.store import sessionfile
+        from tui_tuner.tui.draft import from_plan
+        from tui_tuner.tui.onward import next_knobs, onward
+
+        session = sessionfile.read(path)
+        plan = onward(session)
+        following = next_knobs(session)
+        draft = from_plan(plan)
+        return draft.with_knob(following[0]) if following else draft
+
+    def _chain(self, session: Session) -> tuple[str, ...]:
+        """The decisions of this folder about the same model and card, oldest first, up to this one."""
+        from tui_tuner.store import library
+        from tui_tuner.tui.onward import chain_line
+
+        found = []
+        for s in library.listing(self.folder()):
+            if s.start is None or s.decision is None or s.start.t > session.start.t:
+                continue
+            if s.start.plan.model == session.start.plan.model and s.start.machine.card == session.start.machine.card:
+                found.append((s.start.t, s.start, s.decision))
+        return tuple(chain_line(start, decision) for _, start, decision in sorted(found, key=lambda f: f[0]))
+
     def decide(self, path: Path, choice: Literal["keep", "revert"], value: Value, why: str | None) -> None:
         """Appends the decision. Raises with a sentence."""
         from tui_tuner.prepare import decision
 
         decision.record(path, choice, value, why=why)
+
+    def _machine(self) -> Machine:
+        """The machine as the engine sees it: a CPU engine has no card."""
+        from msgspec.structs import replace
+
+        from tui_tuner import gpu
+
+        machine = gpu.probe().machine
+        state = self.engine()
+        if state.engine is not None and state.engine.device == "cpu":
+            return replace(machine, gpu=None, gpus=0)
+        return machine
 
     def _facts_or_none(self) -> Facts | None:
         try:
@@ -293,21 +410,6 @@ class SessionSource:
         return self._figures[key]
 
 
-def _session_row(s: Summary) -> SessionRow:
-    if s.start is None or s.problem:
-        return SessionRow(s.id, s.path, s.last_t, problem=s.problem or "it cannot be read")
-    plan = s.start.plan
-    outcome = ""
-    if s.decision:
-        outcome = f"kept {label(s.decision.value)}" if s.decision.choice == "keep" else "went back"
-    elif s.state in ("running", "interrupted") and s.point:
-        outcome = f"at {s.point.role.replace('_', ' ')} {label(s.point.value)}"
-    elif s.state == "finished":
-        outcome = "to decide" if s.start.kind == "sweep" else "noise"
-    values = ", ".join(label(v) for v in plan.knob.values)
-    return SessionRow(s.id, s.path, s.last_t, plan.model, plan.knob.name, values, s.state, outcome)
-
-
 def _unwritable(folder: Path) -> str | None:
     """Why no session could be written into `folder`, or None."""
     probe = folder
@@ -320,5 +422,27 @@ def _unwritable(folder: Path) -> str | None:
     return None
 
 
-def _estimate(examined: Examined) -> Estimate | None:
-    raise NotImplementedError
+def _write_beside(file: Path, text: str) -> str:
+    """Saves a line beside the session, for its owner alone; where it is, or why it could not be written."""
+    try:
+        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8") as opened:
+            opened.write(text.rstrip("\n") + "\n")
+    except OSError as error:
+        return f"nowhere: {file} cannot be written ({error.strerror or error})"
+    return str(file)
+
+
+def _load_of(draft: Draft) -> Load | None:
+    """The draft's load, whatever else is still wrong with the draft."""
+    from msgspec.structs import replace
+
+    plan, _ = replace(draft, values=draft.values or "0", baseline="", fixed="").plan()
+    return plan.load if plan else None
+
+
+def _or_nothing(read: Callable[[], dict[str, Value]]) -> dict[str, Value]:
+    try:
+        return read()
+    except ValueError:
+        return {}

@@ -20,7 +20,7 @@ STYLE: dict[Mood, str] = {
     "bad": "$warning",
     "same": "$foreground",
     "busy": "bold $foreground",
-    "quiet": "$text-muted",
+    "quiet": "$muted",
     "plain": "$foreground",
 }
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
+from tui_tuner.analysis import estimate
 from tui_tuner.analysis import points as pt
 from tui_tuner.analysis.schedule import Slot
 from tui_tuner.model import events as ev
@@ -35,13 +36,6 @@ ROLES: dict[ev.Role, str] = {
     "value": "value",
     "baseline_again": "baseline again",
     "finalist": "finalist",
-}
-STATES: dict[State, tuple[str, Mood]] = {
-    "running": (f"{RUNNING} running", "busy"),
-    "finished": (f"{MEETS} finished", "good"),
-    "stopped": ("○ stopped", "quiet"),
-    "failed": (f"{FAILED} failed", "bad"),
-    "interrupted": (f"{FAILED} interrupted", "bad"),
 }
 STATUS: dict[str, tuple[str, Mood]] = {
     "ok": (f"{MEETS} measured", "good"),
@@ -149,13 +143,14 @@ def snapshot(
     note = _note(session)
     capacity = shown.capacity if shown else None
     charts = _charts(session, shown)
+    place, total, left = estimate.left(session)
     return RunView(
         id=session.id,
         title=f"{start.plan.knob.name} on {start.plan.model}",
         state=state,
         gpu=start.machine.gpu is not None,
-        at=next((i for i, slot in enumerate(order, 1) if shown and slot.n == shown.n), 0),
-        of=len(order),
+        at=place if point or state == "running" else len(known),
+        of=total,
         point=f"{ROLES[shown.role]} {words.value(shown.value)}" if shown else "",
         n=point.n if point else None,
         phase=_phase(point, state),
@@ -175,7 +170,7 @@ def snapshot(
         temp_c=tick.temp_c if tick else None,
         rows=rows,
         elapsed_s=elapsed,
-        left_s=time_left(session, order, now) if state == "running" else None,
+        left_s=left if state == "running" else None,
         cost=elapsed / 3600 * price.per_hour if price else None,
         currency=price.currency if price else "",
         goal=start.plan.slo.goal,
@@ -304,26 +299,6 @@ def _elapsed(session: Session, state: State, now: float) -> float:
             end = max((p.ended or p.began for p in session.points if p.began < launches[i + 1].t), default=launch.t)
         total += max(end - launch.t, 0.0)
     return total
-
-
-def time_left(session: Session, slots: Sequence[Slot], now: float) -> float | None:
-    """Seconds until the last point is done: from the measured points, else from the estimate before the start."""
-    durations = [p.ended - p.began for p in session.points if p.ended and p.status == "ok"]
-    if durations:
-        each = sum(durations) / len(durations)
-    else:
-        said = session.start.estimate.get("point_seconds")
-        if not isinstance(said, (int, float)) or isinstance(said, bool):
-            return None
-        each = float(said)
-    left = 0.0
-    for slot in slots:
-        point = session.point(slot.n)
-        if point is None:
-            left += each
-        elif point.status is None:
-            left += max(each - (now - point.began), 0.0)
-    return left
 
 
 def _note(session: Session) -> tuple[str, bool]:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tui_tuner.model.values import label
 from tui_tuner.tui.clean import plain
+from tui_tuner.tui.theme import FAILED, MEETS, RUNNING, Mood
+
+if TYPE_CHECKING:
+    from tui_tuner.model.session import State
 
 NOTHING = "–"
+STATES: dict[State, tuple[str, Mood]] = {
+    "running": (f"{RUNNING} running", "busy"),
+    "finished": (f"{MEETS} finished", "good"),
+    "stopped": ("○ stopped", "quiet"),
+    "failed": (f"{FAILED} failed", "bad"),
+    "interrupted": (f"{FAILED} interrupted", "bad"),
+}
 
 
 def number(value: float | None, digits: int = 0) -> str:

@@ -32,6 +32,8 @@ class TunerScreen(Screen[T]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-low"), (34, "-tall")]
 
+    _focused_before: Widget | None = None
+
     @property
     def tuner(self) -> TunerApp:
         """The app, by its own type."""
@@ -53,8 +55,17 @@ class TunerScreen(Screen[T]):
 
     def on_resize(self, event: events.Resize) -> None:
         notice = terminal.too_small(event.size.width, event.size.height)
+        if notice is not None and not self.has_class("-too-small"):
+            self._focused_before = self.focused  # what is hidden loses the focus
         self.set_class(notice is not None, "-too-small")
+        if notice is None and self._focused_before is not None:
+            self.call_after_refresh(self._focus_again)
         self.query_one("#too-small", Line).say(notice or "")
+
+    def _focus_again(self) -> None:
+        if self._focused_before is not None and self._focused_before.is_attached:
+            self.set_focus(self._focused_before)
+        self._focused_before = None
 
     def ask(
         self,

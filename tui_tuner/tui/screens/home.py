@@ -16,7 +16,6 @@ from tui_tuner.tui.clean import fit
 from tui_tuner.tui.records import CheckUp, EngineState, Known, Listing, SessionRow, Surroundings
 from tui_tuner.tui.screens.base import TunerScreen
 from tui_tuner.tui.theme import FAILED, MEETS
-from tui_tuner.tui.view import STATES
 from tui_tuner.tui.widgets.form import Pick, Row, grown
 from tui_tuner.tui.widgets.text import Line, Piece, mood
 
@@ -169,7 +168,7 @@ def _row(row: SessionRow) -> Row:
     when = words.moment(row.when)
     if row.problem:
         return Row(row.id, (when, row.id, "", f"{FAILED} unreadable", row.problem), quiet=True)
-    state = STATES[row.state][0] if row.state else ""
+    state = words.STATES[row.state][0] if row.state else ""
     model = row.model.rstrip("/").rpartition("/")[2] or row.model
     return Row(row.id, (when, model, row.knob, state, row.outcome))
 

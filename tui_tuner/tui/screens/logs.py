@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from tui_tuner.tui import actions
+from tui_tuner.tui.clean import plain
 from tui_tuner.tui.screens.base import TunerScreen
 from tui_tuner.tui.widgets.text import Line
 
@@ -45,7 +46,9 @@ class LogsScreen(TunerScreen[None]):
         self.title_bar.put(f"Engine log, point {self.n}", name + ("  following" if self._following else ""))
         if lines != self._text:
             self._text = lines
-            self.query_one("#log-text", Line).say(Content("\n".join(lines) or "Nothing yet."))
+            self.query_one("#log-text", Line).say(
+                Content("\n".join(plain(line, 1000) for line in lines) or "Nothing yet.")
+            )
             if self._following:
                 self.query_one("#log", VerticalScroll).scroll_end(animate=False)
 

@@ -237,6 +237,8 @@ def under(o: Outcome, row: Measure | None = None) -> list[Piece]:
         facts.append(f"{row.joules:.2f} J per token")
     if facts:
         pieces += ["\n", "  " + ", ".join(facts)]
+    if row.bound:
+        pieces += ["\n", f"  {plain(row.bound, 300)}"]
     if row.interval:
         pieces += ["\n", f"  between launches {row.interval[0]:+.1f} to {row.interval[1]:+.1f} %"]
     texts = [row.say, *row.invalid] if row.mood == "bad" or row.invalid else []

@@ -20,7 +20,7 @@ from tui_tuner.tui.follow import Changed, Follow
 from tui_tuner.tui.screens.base import TunerScreen
 from tui_tuner.tui.screens.confirm import Ask, Confirm, Details
 from tui_tuner.tui.theme import STYLE
-from tui_tuner.tui.view import STATES, PointRow, RunView, Series
+from tui_tuner.tui.view import PointRow, RunView, Series
 from tui_tuner.tui.widgets.chart import Chart
 from tui_tuner.tui.widgets.table import Cell, Column, Table
 from tui_tuner.tui.widgets.text import Line, Piece, mood
@@ -42,7 +42,8 @@ class RunScreen(TunerScreen[None]):
     NAME = "run"
     BINDINGS = actions.bindings("run")
 
-    view: reactive[RunView | None] = reactive(None, init=False)
+    # What differs is repainted by the lines and charts themselves, not the whole screen.
+    view: reactive[RunView | None] = reactive(None, init=False, repaint=False)
 
     def __init__(self, path: Path, fresh: bool = False) -> None:
         super().__init__()
@@ -81,13 +82,13 @@ class RunScreen(TunerScreen[None]):
     def watch_view(self, old: RunView | None, view: RunView | None) -> None:
         if view is None:
             return
-        state, _ = STATES[view.state]
+        state, _ = words.STATES[view.state]
         self.title_bar.put(view.title, f"{state}   point {view.at} of {view.of}" if view.at else state)
-        self.query_one("#phase", Line).say(phase(view))
-        self.query_one("#now", Line).say(now(view))
+        self.query_one("#phase", Line).say(phase(view), layout=False)
+        self.query_one("#now", Line).say(now(view), layout=False)
         self._charts(view)
         self.query_one(Table).fill([(str(row.n), cells(row)) for row in view.rows])
-        self.query_one("#time", Line).say(times(view))
+        self.query_one("#time", Line).say(times(view), layout=False)
         note = view.end if view.end and not view.note else view.note
         self.query_one("#note", Line).say([mood(note, "bad" if view.warn else "quiet")])
         if old is None or (old.state, old.n, old.measured, old.decided) != (
@@ -256,7 +257,7 @@ def both(series: Series) -> tuple[tuple[float | None, ...], float]:
 def phase(view: RunView) -> list[Piece]:
     """What is going on, in one line."""
     if view.state != "running":
-        word, how = STATES[view.state]
+        word, how = words.STATES[view.state]
         return [
             (word, f"bold {STYLE[how]}"),
             f"   {view.measured} of {words.count(view.of, 'point')} measured",
