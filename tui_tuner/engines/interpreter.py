@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import shlex
 import shutil
 import sys
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 
 import msgspec
@@ -136,6 +136,10 @@ def _places() -> Iterator[tuple[str | None, str]]:
 
 
 def _installed_here(name: str) -> bool:
+    if importlib.util.find_spec("vllm") is None:  # the usual case, and quicker than to go through all metadata
+        return False
+    from importlib import metadata
+
     with contextlib.suppress(metadata.PackageNotFoundError):
         return bool(metadata.version(name))
     return False

