@@ -59,7 +59,7 @@ def test_a_good_plan_has_no_problem() -> None:
         (replace(GOOD, load=Load("closed", (8,), (), 0)), "load.prompt_tokens", "at least 1"),
         (replace(GOOD, load=Load("closed", (8,), (), Lengths(64, 9.0))), "load.prompt_tokens", "spread"),
         (replace(GOOD, load=Load("closed", (8,), requests=0)), "load.requests", "from 1"),
-        (replace(GOOD, load=Load("closed", (8,), shared_prefix=SharedPrefix(128))), "load.shared_prefix", "at most 127"),
+        (replace(GOOD, load=Load("closed", shared_prefix=SharedPrefix(128))), "load.shared_prefix", "at most 127"),
         (replace(GOOD, load=Load("trace")), "load.file", "needs the file"),
         (replace(GOOD, load=Load("trace", file="/nowhere.jsonl")), "load.file", "/nowhere.jsonl"),
         (replace(GOOD, evalset=EvalChoice("basics", -1)), "evalset.items", "0 for no quality pass"),

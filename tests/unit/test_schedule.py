@@ -25,7 +25,9 @@ def done(
 ) -> Session:
     point = m.point(slot.n, slot.role, slot.value, tok_s, segment=slot.segment if segment is None else segment)
     began = at if at is not None else max((p.began for p in session.points), default=0.0) + 10
-    point = replace(point, began=began)
+    before = session.point(slot.n)  # an attempt that was cut off stays, as the fold keeps it
+    earlier = (*before.earlier, replace(before, earlier=())) if before else ()
+    point = replace(point, began=began, earlier=earlier)
     others = tuple(p for p in session.points if p.n != slot.n)
     return replace(session, points=tuple(sorted((*others, point), key=lambda p: p.n)))
 

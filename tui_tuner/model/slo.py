@@ -116,7 +116,7 @@ PRESETS: dict[str, tuple[Slo, str]] = {
     ),
     "rag": (
         Slo("rag", "ttft", {"ttft_p95_ms": 2000.0, "tpot_p95_ms": 100.0}),
-        "long prompts: most of the wait is prefill; MLPerf Inference's server limits for Llama-2-70B are 2 s and 200 ms",
+        "long prompts, mostly prefill; MLPerf Inference's server limits for Llama-2-70B are 2 s and 200 ms",
     ),
     "offline": (Slo("offline", "throughput", {}), "a batch job: tokens per second, nobody waits for the first one"),
 }
