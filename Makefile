@@ -18,7 +18,7 @@ setup: $(BIN)/.installed
 	$(BIN)/tui-tuner setup --yes
 
 run: setup
-	@if [ -t 0 ] && [ -t 1 ]; then exec $(BIN)/tui-tuner; else exec $(BIN)/tui-tuner practice; fi
+	@if [ -t 0 ] && [ -t 1 ]; then exec $(BIN)/tui-tuner; else $(BIN)/tui-tuner plan | $(BIN)/tui-tuner run -; fi
 
 test: $(BIN)/.installed
 	$(BIN)/tui-tuner setup --yes --engine cpu

@@ -11,8 +11,6 @@ from tui import fake
 from tui import sessions as made
 from tui_tuner.tui.app import TunerApp
 
-SIZES = ((80, 24), (120, 40))
-
 
 @dataclass(frozen=True)
 class Scene:

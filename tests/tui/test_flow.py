@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-import pytest
 from textual.pilot import Pilot
 
 from tui import fake, scenes
@@ -340,19 +339,6 @@ async def test_no_engine_and_a_folder_that_cannot_be_written_are_said_at_home() 
         assert "tui-tuner setup" in text and "--sessions" in text
 
 
-@pytest.mark.parametrize("scene", scenes.SCENES, ids=lambda s: s.name)
-async def test_every_state_is_left_by_escape(scene: scenes.Scene) -> None:
-    app = scenes.app_of(scene)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await scenes.play(scene, pilot)
-        for _ in range(12):
-            if isinstance(app.screen, HomeScreen):
-                break
-            await pilot.press("escape")
-            await scenes.settle(pilot)
-        assert isinstance(app.screen, HomeScreen)
-
-
 async def test_the_palette_holds_the_actions_of_the_screen() -> None:
     app = fake.app(FakeServices({"finished": made.finished()}))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -374,3 +360,41 @@ async def test_models_are_picked_from_the_list() -> None:
         assert app.focused is app.screen.query_one("#model")
         await press(pilot, "up", "up")
         assert app.screen.query_one(Pick).key == "Qwen/Qwen2.5-7B-Instruct"
+
+
+async def test_answers_that_come_after_their_screen_has_gone_are_dropped() -> None:
+    """Starting closes six screens at once, each of which has asked for something."""
+    gate = threading.Event()
+
+    class Late(FakeServices):
+        def knobs(self, draft: Draft):  # type: ignore[no-untyped-def]
+            if self.began:
+                gate.wait(10)
+            return super().knobs(draft)
+
+        def check(self, draft: Draft) -> Checked:
+            if self.began:
+                gate.wait(10)
+            return super().check(draft)
+
+    services = Late({"running": made.running()})
+    app = fake.app(services)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await scenes.settle(pilot)
+        await press(pilot, "n", *["enter"] * 5)
+        await pilot.press("f2")
+        await scenes.until(pilot, lambda: isinstance(app.screen, RunScreen))
+        gate.set()
+        await scenes.settle(pilot)
+        assert isinstance(app.screen, RunScreen)
+
+
+async def test_closing_all_screens_at_once_is_quiet() -> None:
+    app = fake.app(FakeServices({"finished": made.finished()}))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await scenes.settle(pilot)
+        for _ in range(3):
+            await press(pilot, "n", *["enter"] * 5)
+            app.to_home()
+            await scenes.settle(pilot)
+            assert isinstance(app.screen, HomeScreen)

@@ -69,7 +69,7 @@ ACTIONS: tuple[Act, ...] = (
     Act("add", "a", "Add value", "Add a value to this sweep", ("run",), footer=False),
     Act("drop", "x", "Drop value", "Take out the value under the cursor, if it has not started",
         ("run",), footer=False),
-    Act("why", "enter", "Details", "What is known of the point under the cursor", ("run", "results"), footer=False),
+    Act("why", "enter", "Details", "What is known of the point under the cursor", ("run",), footer=False),
     Act("logs", "l", "Log", "The engine's own output at this point", ("run", "results")),
     Act("results", "v", "Results", "The figures so far, as a result", ("run",)),
     # results

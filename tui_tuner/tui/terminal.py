@@ -18,12 +18,8 @@ def problem(
 ) -> str | None:
     """Why the app cannot open here, in a sentence that names the command which works, or None."""
     if tty is None:
-        tty = (
-            sys.__stdin__ is not None
-            and sys.__stdin__.isatty()
-            and sys.__stdout__ is not None
-            and sys.__stdout__.isatty()
-        )
+        # Textual reads the first and draws on the third.
+        tty = all(f is not None and f.isatty() for f in (sys.__stdin__, sys.__stdout__, sys.__stderr__))
     if not tty:
         return (
             "tui-tuner needs a terminal, and there is none here. `tui-tuner practice` measures a small sweep, "

@@ -65,13 +65,14 @@ def _theme(name: str, dark: bool, **colors: str) -> Theme:
     )
 
 
+# All of them are colours of the 256-colour palette, so that a terminal without true colour shows the same.
 DARK = _theme(
-    "dark", True, blue="#6CB6FF", orange="#F0A45D", text="#D6DAE0", ground="#14171C", surface="#1B1F26",
-    panel="#262C35", muted="#8A929E", line="#3A414C",
+    "dark", True, blue="#5FAFFF", orange="#FFAF5F", text="#D0D0D0", ground="#121212", surface="#1C1C1C",
+    panel="#303030", muted="#8A8A8A", line="#444444",
 )  # fmt: skip
 LIGHT = _theme(
-    "light", False, blue="#0A58A8", orange="#A8500A", text="#20242A", ground="#FBFBFA", surface="#F0F1F2",
-    panel="#E2E5E9", muted="#626A75", line="#C3C8CF",
+    "light", False, blue="#005FAF", orange="#AF5F00", text="#1C1C1C", ground="#FFFFFF", surface="#EEEEEE",
+    panel="#DADADA", muted="#626262", line="#BCBCBC",
 )  # fmt: skip
 _SIXTEEN = {"muted": "ansi_bright_black", "line": "ansi_bright_black"}
 

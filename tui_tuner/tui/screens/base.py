@@ -67,6 +67,19 @@ class TunerScreen(Screen[T]):
             self.set_focus(self._focused_before)
         self._focused_before = None
 
+    @property
+    def alive(self) -> bool:
+        """Whether the screen is still among those that can be shown: a late answer must find its widgets."""
+        return self.is_attached and any(screen is self for screen in self.app.screen_stack)
+
+    def on_screen_resume(self) -> None:
+        # Closing several screens at once resumes each for a moment.
+        if self.is_current and self.alive:
+            self.resumed()
+
+    def resumed(self) -> None:
+        """The screen is on top again (or for the first time)."""
+
     def ask(
         self,
         job: Callable[[], A],
@@ -83,10 +96,10 @@ class TunerScreen(Screen[T]):
             try:
                 result = await apart(job)
             except Exception as error:  # noqa: BLE001 (whatever a service raises is told, not fatal)
-                if self.is_attached:
+                if self.alive:
                     (failed or self.tell)(sentence(error))
                 return
-            if self.is_attached:
+            if self.alive:
                 then(result)
 
         self.run_worker(wait(), name=name or None, group=name or "ask", exclusive=bool(name), exit_on_error=True)

@@ -50,7 +50,7 @@ class HomeScreen(TunerScreen[None]):
         self.watch(self.app, "known", self._known)
         self.call_after_refresh(self.tuner.find_out)
 
-    def on_screen_resume(self) -> None:
+    def resumed(self) -> None:
         if self.tuner.known.listing is not None:
             self.tuner.look_again("listing")
 

@@ -36,7 +36,7 @@ class KnobStep(Step):
         self.query_one(Pick).focus()
         self._load()
 
-    def on_screen_resume(self) -> None:
+    def resumed(self) -> None:
         self._load()
 
     def _load(self) -> None:

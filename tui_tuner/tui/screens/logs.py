@@ -38,7 +38,7 @@ class LogsScreen(TunerScreen[None]):
         self.set_interval(EVERY, self._look)
 
     def _look(self) -> None:
-        if self.is_current:
+        if self.is_current and self.alive:
             self.ask(partial(self.tuner.services.log, self.path, self.n), self._got, self._none, name="log")
 
     def _got(self, found: tuple[str, list[str]]) -> None:

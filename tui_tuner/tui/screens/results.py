@@ -69,7 +69,7 @@ class ResultsScreen(TunerScreen[None]):
         self.query_one(Table).body.focus()
         self._load()
 
-    def on_screen_resume(self) -> None:
+    def resumed(self) -> None:
         if self.outcome is not None:
             self._load()
 
@@ -117,12 +117,13 @@ class ResultsScreen(TunerScreen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         super().on_resize(event)
-        self._turn(0)
+        if self.outcome is not None:
+            self._turn(0)
 
     # ---- what a person may do ------------------------------------------------------------------------------------
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action in ("decide", "page", "why"):
+        if action in ("decide", "page"):
             return self.outcome is not None and (action != "decide" or self.outcome.state != "running")
         if action == "resume":
             return self.outcome is not None and self.outcome.state in ("interrupted", "stopped")

@@ -60,7 +60,7 @@ class ReviewStep(Step):
         self.query_one("#start-button").focus()
         self.refresh_plan()
 
-    def on_screen_resume(self) -> None:
+    def resumed(self) -> None:
         self.refresh_plan()
 
     def refresh_plan(self) -> None:
@@ -114,7 +114,6 @@ class ReviewStep(Step):
         found: tuple[Problem, ...] = wrong or (self._checked.problems if self._checked else ())
         if plan is None or found:
             self.complain(found[0])
-            self.tell(f"{found[0].field}: {found[0].say}")
             for jump in self.query(Jump):
                 if jump.step == step_of(found[0].field):
                     jump.focus()
@@ -131,7 +130,6 @@ class ReviewStep(Step):
         self._starting = False
         self.query_one("#start-button", Button).relabel("Start")
         self.complain(Problem("start", why))
-        self.tell(why)
 
     def help_topics(self) -> tuple[str, ...]:
         return (self.NAME,)

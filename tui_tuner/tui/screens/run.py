@@ -72,6 +72,8 @@ class RunScreen(TunerScreen[None]):
 
     def on_changed(self, event: Changed) -> None:
         event.stop()
+        if not self.alive:
+            return
         if event.session is not None:
             self._session = event.session
         if event.problem:

@@ -67,7 +67,11 @@ class Step(TunerScreen[bool]):
         number = STEPS.index(self.NAME) + 1
         self.title_bar.put(NAMES[self.NAME], f"step {number} of {len(STEPS)}")
         self.show_aside()
-        self.watch(self.app, "known", self.known_changed)
+        self.watch(self.app, "known", self._known_changed)
+
+    def _known_changed(self, known: Known) -> None:
+        if self.alive:
+            self.known_changed(known)
 
     def known_changed(self, known: Known) -> None:
         """Something was found out meanwhile."""

@@ -44,7 +44,7 @@ class ValuesStep(Step):
         self._load()
         self.query_one("#values").focus()
 
-    def on_screen_resume(self) -> None:
+    def resumed(self) -> None:
         if self.draft.knob != self._for:
             self.query_one("#values", Entry).value = self.draft.values
             self.query_one("#baseline", Entry).value = self.draft.baseline

@@ -1,0 +1,129 @@
+"""The app by keys alone, in a real terminal of 80×24, on a real engine: from home to the saved decision.
+
+In the middle of the sweep the terminal is closed and the app is opened again in another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyte
+import pytest
+
+from tui_tuner.store import sessionfile
+
+pytestmark = pytest.mark.engine
+COLUMNS, LINES = 80, 24
+
+
+class Terminal:
+    """A pty with a program in it, and what its screen shows."""
+
+    def __init__(self, *command: str) -> None:
+        self.screen = pyte.Screen(COLUMNS, LINES)
+        self._stream = pyte.ByteStream(self.screen)
+        self.pid, self._fd = pty.fork()
+        if self.pid == 0:
+            os.environ.update(TERM="xterm-256color", LC_ALL="C.UTF-8")
+            os.execv(command[0], command)
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+        os.kill(self.pid, signal.SIGWINCH)
+
+    def text(self) -> str:
+        """The screen, after whatever the program has written until now."""
+        while select.select([self._fd], [], [], 0.05)[0]:
+            try:
+                written = os.read(self._fd, 65536)
+            except OSError:  # the program has ended
+                break
+            if not written:
+                break
+            self._stream.feed(written)
+        return "\n".join(self.screen.display)
+
+    def until(self, seen: Callable[[str], bool], seconds: float, what: str) -> str:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            text = self.text()
+            if seen(text):
+                return text
+            time.sleep(0.2)
+        raise AssertionError(f"{what} was not seen in {seconds:.0f} s; the screen:\n{self.text()}")
+
+    def press(self, keys: str) -> None:
+        os.write(self._fd, keys.encode())
+
+    def close(self) -> None:
+        """Takes the terminal away, as a lost connection does, and waits for the program to notice."""
+        os.close(self._fd)
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            if os.waitpid(self.pid, os.WNOHANG)[0]:
+                return
+            time.sleep(0.1)
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        raise AssertionError("the app went on without a terminal")
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Callable[[], Terminal]]:
+    terminals: list[Terminal] = []
+
+    def make() -> Terminal:
+        terminals.append(Terminal(sys.executable, "-m", "tui_tuner", "--sessions", str(tmp_path / "sessions")))
+        return terminals[-1]
+
+    yield make
+    for terminal in terminals:
+        with contextlib.suppress(OSError, AssertionError):
+            terminal.close()
+
+
+def test_from_home_to_the_saved_file(tmp_path: Path, opened: Callable[[], Terminal]) -> None:
+    one = opened()
+    one.until(lambda text: "New sweep" in text and "vLLM" in text, 60, "home with its engine")
+    one.press("n")
+    one.until(lambda text: "step 1 of" in text, 20, "the first step")
+    for step in range(2, 7):
+        one.press("\r")
+        one.until(lambda text, step=step: f"step {step} of" in text, 20, f"step {step}")  # type: ignore[misc]
+    assert not list(tmp_path.rglob("*.jsonl"))  # nothing is on the disk until Start
+    one.until(lambda text: "nothing is wrong" in text or "min" in text, 60, "a checked plan")
+    one.press("\x1bOQ")  # F2
+    one.until(lambda text: "blocks" in text.lower() and "Stop" in text, 120, "the run screen")
+    (path,) = tmp_path.rglob("*.jsonl")
+    one.until(lambda text: "tok/s" in text and "speed" in text, 300, "the first speed pass")
+    one.close()
+    assert sessionfile.is_locked(path)
+
+    two = opened()
+    two.until(lambda text: "max_num_seqs" in text, 60, "the running sweep")
+    if "Stop" not in two.text():  # home offers it; enter opens it
+        two.press("\r")
+    two.until(lambda text: "Stop" in text and "blocks" in text.lower(), 30, "the same run screen")
+    two.until(lambda text: "Decide" in text, 900, "the results")
+    assert not sessionfile.is_locked(path)
+    session = sessionfile.read(path)
+    assert session.ended is not None and session.ended.why == "finished"
+    assert [p.status for p in session.points] == ["ok"] * 4
+    assert all(not p.earlier for p in session.points)  # nothing was measured twice
+    two.press("d")
+    two.until(lambda text: "Record" in text, 20, "the decision")
+    two.press("\r")
+    text = two.until(lambda text: "vllm serve" in text, 30, "the saved screen")
+    assert "--max-num-seqs" in text.replace("\n", "")
+    decision = sessionfile.read(path).decision
+    assert decision is not None and not decision.override
+    assert path.with_name(path.stem + ".serve.sh").is_file()
