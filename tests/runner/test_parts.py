@@ -201,3 +201,31 @@ def test_a_log_is_redacted_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert log.read_bytes() == b"one *** two\r\n\xff\xfe three\n"
     assert [p.name for p in tmp_path.iterdir()] == ["point.log"]
     logs.redact(tmp_path / "none.log")
+
+
+def test_what_a_killed_group_leaves_is_reaped_here() -> None:
+    """In a process of its own: a subreaper stays one."""
+    code = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+from tui_tuner.runner import processes
+
+def dead(pgid):
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        p = processes.process(int(entry.name))
+        if p and p.pgid == pgid and not p.alive:
+            found.append(p.pid)
+    return found
+
+assert processes.adopt_orphans()
+worker = subprocess.Popen(["sh", "-c", "sleep 600 & echo ready; wait"], start_new_session=True, stdout=subprocess.PIPE)
+worker.stdout.readline()
+processes.kill_group(worker.pid, signal.SIGKILL)
+assert not processes.wait_gone(worker.pid, 10)
+worker.wait()
+assert len(dead(worker.pid)) == 1, "the orphan came here"
+processes.reap(-worker.pid)
+assert not dead(worker.pid)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

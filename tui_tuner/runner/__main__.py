@@ -29,8 +29,9 @@ def main() -> int:
 
     if options.ready is not None:
         os.set_inheritable(options.ready, False)
-    from tui_tuner.runner import sweep
+    from tui_tuner.runner import processes, sweep
 
+    processes.adopt_orphans()
     return sweep.run(options.file, ready)
 
 

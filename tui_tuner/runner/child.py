@@ -180,6 +180,7 @@ class Child:
         self.work = Work(session_id)
         self.log_path = log
         self.garbage = 0  # lines on the pipe that were no message
+        self._strays: list[int] = []
         self._held = bytearray()
         self._unsent = bytearray()
         gate, self._gate = os.pipe2(os.O_CLOEXEC)
@@ -266,11 +267,12 @@ class Child:
             left = processes.wait_gone(self.pid, 10.0)
         if strays := processes.strays(self.work.path):
             processes.kill(strays, signal.SIGKILL)
+            self._strays += [p.pid for p in strays]
             left = left + [p for p in processes.strays(self.work.path) if p not in left]
         return left
 
     def close(self) -> None:
-        """Reaps the worker and closes the pipes, once its group is gone."""
+        """Reaps the worker and what it left behind, and closes the pipes, once its group is gone."""
         self._selector.close()
         for fd in (self._to, self._from, self._gate, self._pidfd):
             if fd >= 0:
@@ -279,6 +281,7 @@ class Child:
         self._to = self._from = self._gate = self._pidfd = -1
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5.0)
+        processes.reap(-self.pid, *self._strays)
 
     def _flush(self) -> None:
         try:

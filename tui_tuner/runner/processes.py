@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 SHM = Path("/dev/shm")
+_PR_SET_CHILD_SUBREAPER = 36  # prctl(2), Linux 3.4
 
 
 class Process(Struct, frozen=True):
@@ -27,6 +29,26 @@ class Process(Struct, frozen=True):
     def alive(self) -> bool:
         """Whether it can still hold anything: a zombie cannot."""
         return self.state not in ("Z", "X", "x")
+
+
+def adopt_orphans() -> bool:
+    """Makes this process the parent of whatever its descendants leave behind; whether the kernel agreed.
+
+    What a killed worker had started would otherwise go to process 1, and that of many containers reaps nothing:
+    every point would leave its dead in the process table.
+    """
+    try:
+        return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    except (OSError, AttributeError):
+        return False
+
+
+def reap(*pids: int) -> None:
+    """Takes the dead out of the process table, where they are this process's children; a negative one is a group."""
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(pid, os.WNOHANG)[0]:
+                pass
 
 
 def boot_id() -> str:
