@@ -99,6 +99,10 @@ def test_from_home_to_the_saved_file(tmp_path: Path, opened: Callable[[], Termin
     for step in range(2, 7):
         one.press("\r")
         one.until(lambda text, step=step: f"step {step} of" in text, 20, f"step {step}")  # type: ignore[misc]
+        if step == 5:  # one value instead of the two that are suggested
+            one.press("\x15")  # ctrl+u
+            one.until(lambda text: "2, 8" not in text, 20, "an empty field")
+            one.press("8")
     assert not list(tmp_path.rglob("*.jsonl"))  # nothing is on the disk until Start
     one.until(lambda text: "nothing is wrong" in text or "min" in text, 60, "a checked plan")
     one.press("\x1bOQ")  # F2
@@ -117,7 +121,9 @@ def test_from_home_to_the_saved_file(tmp_path: Path, opened: Callable[[], Termin
     assert not sessionfile.is_locked(path)
     session = sessionfile.read(path)
     assert session.ended is not None and session.ended.why == "finished"
-    assert [p.status for p in session.points] == ["ok"] * 4
+    assert [(p.role, p.value, p.status) for p in session.points] == [
+        ("baseline", 128, "ok"), ("value", 8, "ok"), ("baseline_again", 128, "ok"),
+    ]  # fmt: skip
     assert all(not p.earlier for p in session.points)  # nothing was measured twice
     two.press("d")
     two.until(lambda text: "Record" in text, 20, "the decision")

@@ -58,7 +58,7 @@ class ValuesStep(Step):
 
     def _got(self, s: Suggestion) -> None:
         values = self.query_one("#values", Entry)
-        if not values.value.strip():
+        if not self.draft.values.strip() and not values.value.strip():  # what a person has cleared stays cleared
             values.value = write_values(s.values)
         base = words.value(s.baseline) if s.has_baseline else "vLLM's default"
         lines: list[Piece] = [
