@@ -12,7 +12,7 @@ from tui import sessions as made
 from tui.fake import FakeServices
 from tui_tuner.tui.app import TunerApp
 from tui_tuner.tui.draft import Draft
-from tui_tuner.tui.records import Checked, Listing
+from tui_tuner.tui.records import Checked, Listing, Suggestion
 from tui_tuner.tui.screens.home import HomeScreen
 from tui_tuner.tui.screens.results import ResultsScreen
 from tui_tuner.tui.screens.run import RunScreen
@@ -166,6 +166,27 @@ async def test_another_knob_brings_its_own_values() -> None:
         await press(pilot, "escape", "down", "down", "down", "enter")
         assert "no speculation" in said(app, "#about")
         assert app.screen.NAME == "knob"  # type: ignore[attr-defined]
+
+
+async def test_a_field_that_was_cleared_is_not_filled_by_a_suggestion_that_comes_late() -> None:
+    asked = threading.Event()
+
+    class Slow(FakeServices):
+        def suggestion(self, draft: Draft) -> Suggestion:
+            asked.wait(30)
+            return super().suggestion(draft)
+
+    app = fake.app(Slow())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await scenes.settle(pilot)
+        for key in ["n", "enter", "enter", "enter", "enter", "ctrl+u"]:
+            await pilot.press(key)
+            await pilot.pause(0.2)
+        assert app.screen.query_one("#values", Entry).value == ""
+        asked.set()
+        await scenes.settle(pilot)
+        assert "Suggested" in said(app, "#why")
+        assert app.screen.query_one("#values", Entry).value == ""
 
 
 async def test_a_pasted_line_becomes_the_fixed_configuration() -> None:
