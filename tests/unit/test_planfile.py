@@ -99,3 +99,32 @@ def test_a_missing_file_and_a_folder_are_sentences(tmp_path: Path) -> None:
         planfile.read(tmp_path / "none.toml")
     with pytest.raises(planfile.BadPlan, match="is a folder"):
         planfile.read(tmp_path)
+
+
+def test_a_plans_own_files_are_found_beside_it_and_named_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "set.jsonl").write_text(
+        '{"id": "1", "prompt": "2 + 2 = ?", "answer": 4, "scorer": "number"}\n'
+    )
+    (tmp_path / "traffic.jsonl").write_text('{"prompt_tokens": 5, "output_tokens": 3}\n')
+    (tmp_path / "plan.toml").write_text(
+        'model = "practice"\nknob = { name = "max_num_seqs", values = [2] }\n'
+        'load = { kind = "trace", file = "traffic.jsonl" }\n'
+        'evalset = { name = "mine/set.jsonl", items = 1 }\n'
+    )
+    monkeypatch.chdir("/")
+    plan = planfile.read(tmp_path / "plan.toml")
+    assert plan.evalset.name == str(tmp_path / "mine" / "set.jsonl")
+    assert plan.load.file == str(tmp_path / "traffic.jsonl")
+    monkeypatch.chdir(tmp_path)
+    assert planfile.read(Path("plan.toml")) == plan
+    assert planfile.rooted(plan, Path("/nowhere")) == plan
+    (tmp_path / "basics").write_text("a file called as a shipped set is")
+    (tmp_path / "plan.toml").write_text(
+        'model = "practice"\nknob = { name = "max_num_seqs", values = [2] }\n'
+        'evalset = { name = "basics" }\nload = { file = "none.jsonl" }\n'
+    )
+    plan = planfile.read(tmp_path / "plan.toml")
+    assert plan.evalset.name == "basics" and plan.load.file == "none.jsonl"

@@ -28,7 +28,9 @@ def noise(arguments: argparse.Namespace) -> int:
 def read_plan(name: str) -> Plan:
     """The plan in a file, or on standard input where `name` is -. Raises BadInput."""
     try:
-        return planfile.parse(sys.stdin.read()) if name == "-" else planfile.read(Path(name).expanduser())
+        if name == "-":
+            return planfile.rooted(planfile.parse(sys.stdin.read()), Path.cwd())
+        return planfile.read(Path(name).expanduser())
     except planfile.BadPlan as error:
         raise cli.BadInput(str(error)) from None
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import tomllib
+from msgspec.structs import replace
 
+from tui_tuner import evals
 from tui_tuner.model.load import Load
 from tui_tuner.model.plan import EvalChoice, Plan, Price, Sweep, convert
 from tui_tuner.model.slo import slo_from_flat
@@ -30,7 +33,27 @@ def read(path: Path) -> Plan:
         raise BadPlan(f"{path} is a folder: name a plan file in it, such as {path / 'plan.toml'}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadPlan(f"{path} cannot be read: {error}") from None
-    return parse(text)
+    return rooted(parse(text), path.parent)
+
+
+def rooted(plan: Plan, folder: Path) -> Plan:
+    """The plan with its own files, an eval set or traffic, as absolute paths; relative ones are looked for in `folder`.
+
+    The sweep runs elsewhere, and a resume may come from anywhere. What is not there stays as it was written.
+    """
+
+    def found(name: str) -> str:
+        with contextlib.suppress(OSError, ValueError, RuntimeError):
+            file = folder / Path(name).expanduser()
+            if file.is_file():
+                return str(file.absolute())
+        return name
+
+    if plan.evalset.name not in evals.shipped():
+        plan = replace(plan, evalset=replace(plan.evalset, name=found(plan.evalset.name)))
+    if plan.load.file:
+        plan = replace(plan, load=replace(plan.load, file=found(plan.load.file)))
+    return plan
 
 
 def parse(text: str) -> Plan:

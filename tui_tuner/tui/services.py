@@ -32,10 +32,19 @@ if TYPE_CHECKING:
     from tui_tuner.model.knobs import Facts
     from tui_tuner.model.load import Load
     from tui_tuner.model.machine import Machine
+    from tui_tuner.model.plan import Plan
     from tui_tuner.model.session import Point, Session
     from tui_tuner.prepare.start import Examined
     from tui_tuner.tui.outcome import Outcome
     from tui_tuner.tui.view import RunView
+
+
+def _planned(draft: Draft) -> tuple[Plan | None, tuple[Problem, ...]]:
+    """The draft's plan, its files looked for where the app was opened; or what is wrong."""
+    from tui_tuner.prepare import planfile
+
+    plan, wrong = draft.plan()
+    return planfile.rooted(plan, Path.cwd()) if plan else None, wrong
 
 
 LOG_TAIL = 256 << 10  # bytes of a log's end that are read
@@ -201,7 +210,7 @@ class Services:
         """What can be told at once: the plan by itself, and whether the model is there."""
         from tui_tuner.prepare import check
 
-        plan, wrong = draft.plan()
+        plan, wrong = _planned(draft)
         if plan is None:
             return Checked(wrong)
         model = check.model_problem(plan.model)
@@ -213,7 +222,7 @@ class Services:
         from tui_tuner.prepare import start
         from tui_tuner.tui import told
 
-        plan, wrong = draft.plan()
+        plan, wrong = _planned(draft)
         if plan is None:
             return Checked(wrong, complete=True)
         examined = start.examine(plan, self._engine_python, sessions=self.folder())
@@ -233,7 +242,7 @@ class Services:
         """Creates the session and starts its runner. Raises with a sentence; nothing is left then."""
         from tui_tuner.prepare import start
 
-        plan, wrong = draft.plan()
+        plan, wrong = _planned(draft)
         if plan is None:
             raise ValueError(f"{wrong[0].field}: {wrong[0].say}")
         examined = self._examined
