@@ -20,7 +20,7 @@ from tui_tuner.model.knobs import Facts, FieldFacts
 from tui_tuner.model.load import Lengths, Load, SharedPrefix
 from tui_tuner.model.machine import Gpu, Machine, ModelShape
 from tui_tuner.model.plan import Price, Sweep
-from tui_tuner.model.session import Session
+from tui_tuner.model.session import Session, State
 from tui_tuner.model.slo import Slo
 
 
@@ -68,6 +68,17 @@ def test_every_stage_can_be_reported(k: int) -> None:
     assert report.table(session) and all(export.TO[kind](session, "running") for kind in export.TO)
     for point in session.points:
         assert report.point_line(point, session)
+
+
+@pytest.mark.parametrize(
+    ("state", "word"), [("running", "… running"), ("interrupted", "- cut off"), ("stopped", "- cut off")]
+)
+def test_a_point_without_an_outcome_runs_or_was_cut_off(state: State, word: str) -> None:
+    cut = replace(m.point(2, "value", 2), done=None, levels=(), answers=None)
+    session = m.session(m.point(1, "baseline", 1), cut)
+    (row,) = [line for line in report.table(session, state).splitlines() if line.startswith("2 ")]
+    assert word in row
+    assert word[2:] in export.markdown(session, state)
 
 
 @settings(max_examples=60, deadline=None)

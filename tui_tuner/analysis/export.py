@@ -97,7 +97,7 @@ def markdown(session: Session, state: State = "finished") -> str:
         asked = here.quality if not start.dummy_weights else None
         cells = [
             _text(label(point.value)) + ("" if point.role == "value" else f" ({point.role.replace('_', ' ')})"),
-            point.status or "running",
+            point.status or report.status_words(point, state)[1],
             f"{tokens:,}" if tokens else "",
             f"{best.output_tok_s:,.0f}" if best else "",
             f"{change:+.1f} %" if change is not None else "",

@@ -281,8 +281,11 @@ def sentence(session: Session) -> str:
     return judge(session).why
 
 
-def table(session: Session, ascii: bool = False, width: int = WIDTH) -> str:
-    """The points as a table, then the verdict; no line is longer than `width` columns (80 at least fit)."""
+def table(session: Session, state: State = "running", ascii: bool = False, width: int = WIDTH) -> str:
+    """The points as a table, then the verdict; no line is longer than `width` columns (80 at least fit).
+
+    `state` tells a point that still runs from one that was cut off.
+    """
     plan = session.start.plan
     lines = [
         _fit(
@@ -299,7 +302,7 @@ def table(session: Session, ascii: bool = False, width: int = WIDTH) -> str:
         f"{f'TTFT p{ttft}':>10}{f'TPOT p{tpot}':>10}{'acc':>5}"
     )
     for point in session.points:
-        lines.append(_row(point, session, ttft, tpot))
+        lines.append(_row(point, session, state, ttft, tpot))
         if point.status not in (None, "ok") and point.say:
             fix = f" {point.failed.fix.say}" if point.failed and point.failed.fix else ""
             lines += [_fit(f"    {part}", width) for part in _wrap(plain(point.say + fix), width - 4)]
@@ -337,11 +340,16 @@ def point_line(point: Point, session: Session) -> str:
     return ", ".join(parts)
 
 
-def _row(point: Point, session: Session, ttft: int, tpot: int) -> str:
+def status_words(point: Point, state: State) -> tuple[str, str]:
+    """A point's outcome as symbol and word; without one it runs while its session does, and was cut off after."""
+    if point.status is None and state != "running":
+        return "-", "cut off"
+    return _STATUS.get(point.status, ("?", str(point.status)))
+
+
+def _row(point: Point, session: Session, state: State, ttft: int, tpot: int) -> str:
     here = points.figures(point, session)
-    symbol, word = _STATUS.get(point.status, ("?", str(point.status)))
-    if point.status is None and session.ended is not None and session.ended.t >= point.began:
-        symbol, word = "-", "cut off"
+    symbol, word = status_words(point, state)
     best = here.best
     kv = f"{point.capacity.kv_tokens:,}" if point.capacity and point.capacity.kv_tokens is not None else ""
     change = difference(point, session)

@@ -79,7 +79,7 @@ def show(arguments: argparse.Namespace) -> int:
     if arguments.json:
         _print_json(report.as_dict(session, state, path))
     else:
-        print(report.table(session))
+        print(report.table(session, state))
     return cli.OK
 
 

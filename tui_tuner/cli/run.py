@@ -96,7 +96,7 @@ def _to_the_end(path: Path, as_json: bool) -> int:
     if as_json:
         print(msgspec.json.format(msgspec.json.encode(report.as_dict(session, state, path)), indent=1).decode())
     else:
-        print(report.table(session))
+        print(report.table(session, state))
         _say(f"saved in {path}")
     if session.ended and session.ended.say and state != "finished":
         _say(f"! {session.ended.say}")
