@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import unicodedata
 
-# Cc control, Cf format (bidi overrides, zero-width), Cs surrogates, Co private, Zl/Zp line separators.
-_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
+# Unicode categories. Cc: controls and escapes, Cf: bidi overrides, joiners and other invisible marks, Cs: lone
+# surrogates, Co and Cn: private and unassigned, whose width no terminal agrees on; Zl and Zp would break a line.
+UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def plain(text: str, limit: int = 2000, keep_lines: bool = False) -> str:
@@ -14,7 +15,7 @@ def plain(text: str, limit: int = 2000, keep_lines: bool = False) -> str:
     `keep_lines` lets line feeds and tabs through, for text that is shown as a block.
     """
     kept = "".join(
-        c if (keep_lines and c in "\n\t") or unicodedata.category(c) not in _HIDDEN else ("·" if c.strip() else " ")
+        c if (keep_lines and c in "\n\t") or unicodedata.category(c) not in UNSAFE else ("·" if c.strip() else " ")
         for c in text[:limit]
     )
     return kept + ("…" if len(text) > limit else "")

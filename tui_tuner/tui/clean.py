@@ -7,9 +7,8 @@ import unicodedata
 
 from rich.cells import cell_len, set_cell_size
 
-# Cc: controls and escapes, Cf: bidi overrides, joiners and other invisible marks, Cs: lone surrogates,
-# Co and Cn: private and unassigned, whose width no terminal agrees on; Zl and Zp would break a line.
-_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+from tui_tuner.model.text import UNSAFE
+
 _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
 LONGEST = 4000  # characters of one text that a screen ever shows
 
@@ -28,7 +27,7 @@ def _safe(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     text = _SEQUENCE.sub("", text).replace("\r\n", "\n").replace("\t", "  ")
-    return "".join(c for c in text if c == "\n" or unicodedata.category(c) not in _UNSAFE)
+    return "".join(c for c in text if c == "\n" or unicodedata.category(c) not in UNSAFE)
 
 
 def width(text: str) -> int:
