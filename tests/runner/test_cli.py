@@ -161,6 +161,36 @@ def test_knobs_doctor_and_plan(finished: Shell) -> None:
     assert finished("plan", "--knob", "swap_space").returncode == cli.BAD_INPUT
 
 
+def test_check_tells_each_flag_and_refuses_what_cannot_be(finished: Shell) -> None:
+    line = f"vllm serve {finished.model} --max-num-seqs 8 --no-enable-prefix-caching --port 1 --api-key hidden"
+    done = finished("check", line)
+    assert done.returncode == cli.OK, done.stderr
+    assert "✓ --max-num-seqs = 8" in done.stdout and "How many sequences may run in one batch" in done.stdout
+    assert "hidden" not in done.stdout and all(
+        len(x) <= 80 or str(finished.model) in x for x in done.stdout.split("\n")
+    )
+    found = finished.json("check", line, "--json")
+    assert [(a["name"], a["value"], a["declared_default"]) for a in found["arguments"]] == [
+        ("max_num_seqs", 8, 128), ("enable_prefix_caching", False, True),
+    ]  # fmt: skip
+    assert found["server"] == ["port", "api_key"] and found["problems"] == []
+    config = finished.folder / "engine.yaml"
+    config.write_text(f"model: {finished.model}\ngpu-memory-utilization: 0.5\n")
+    assert finished("check", str(config)).returncode == cli.OK
+    image = f"docker run --gpus all --name vllm vllm/vllm-openai:v0.26.0 --model {finished.model} --max-num-seqs 4"
+    assert "--max-num-seqs = 4" in finished("check", "-", stdin=image).stdout
+    for wrong, says in [
+        ("--max-num-sequences 8", "did you mean max_num_seqs"),
+        ("--max-num-seqs 0", "max_num_seqs must be"),
+        ("--max-num-seqs many", "whole number"),
+        ("--kv-cache-dtype fp9", "choices"),
+    ]:
+        done = finished("check", f"vllm serve {finished.model} {wrong}")
+        assert done.returncode == cli.BAD_INPUT and says in done.stderr and "Traceback" not in done.stderr
+    assert finished("check", "none.yaml").returncode == cli.BAD_INPUT
+    assert finished("check", "x", "--engine-python", "/nowhere").returncode == cli.NO_ENGINE
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -330,7 +360,7 @@ def test_every_documented_command_works(finished: Shell, command: str) -> None:
     line = re.sub(r"\bID\|FILE\b|\bID\b", name, line)
     words = shlex.split(line.split(" > ")[0].replace("…", ""))[1:]
     parsed = cli.parser().parse_args([w for w in words if w])
-    reads = ("show", "list", "export", "knobs", "schema", "plan", "doctor", "attach")
+    reads = ("show", "list", "export", "knobs", "schema", "plan", "doctor", "attach", "check")
     if parsed.command in reads and "/opt/" not in line:
         done = finished(*words)
         assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The pure parts of the terminal side: text, charts, terminal, pasted commands, the view, what follows a decision."""
+"""The pure parts of the terminal side: text, charts, terminal, the view, what follows a decision."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from rich.cells import cell_len
 from tui import sessions as made
 from tui_tuner.analysis import schedule, verdict
 from tui_tuner.model import events as ev
-from tui_tuner.model.knobs import Facts, FieldFacts
 from tui_tuner.model.plan import Sweep
 from tui_tuner.model.session import fold
-from tui_tuner.tui import actions, clean, onward, outcome, pasted, terminal, theme, view, words
+from tui_tuner.tui import actions, clean, onward, outcome, terminal, theme, view, words
 from tui_tuner.tui.services import Services
 from tui_tuner.tui.widgets import chart
 from tui_tuner.tui.widgets.form import grown
@@ -152,50 +151,6 @@ def test_the_theme_follows_the_terminal() -> None:
     assert theme.choose({"TERM": "xterm-256color"}) == "dark"
     assert theme.choose({"TERM": "xterm-256color", "COLORFGBG": "0;15"}) == "light"
     assert theme.choose({"TERM": "linux"}) == "ansi-dark"
-
-
-# ---- a command in use -------------------------------------------------------------------------------------------
-
-KNOWN = ("model", "max_model_len", "enable_prefix_caching", "speculative_config", "tensor_parallel_size",
-         "gpu_memory_utilization")  # fmt: skip
-FACTS = Facts("0.32.0", "cuda", fields={name: FieldFacts(name) for name in KNOWN})
-
-
-def test_a_serve_line() -> None:
-    got = pasted.read(
-        "CUDA_VISIBLE_DEVICES=0 vllm serve Qwen/Qwen2.5-7B --max-model-len=4096 \\\n"
-        " --no-enable-prefix-caching -tp 2 --port 8000",
-        FACTS,
-    )
-    assert got.model == "Qwen/Qwen2.5-7B" and not got.problems
-    assert got.fixed == {"max_model_len": 4096, "enable_prefix_caching": False, "tensor_parallel_size": 2}
-    assert "port" in got.notes[0]
-
-
-def test_a_docker_line() -> None:
-    got = pasted.read(
-        "docker run --gpus all -v ~/hf:/root/.cache -p 8000:8000 vllm/vllm-openai:v0.26.0 "
-        "--model a/b --gpu-memory-utilization 0.9",
-        FACTS,
-    )
-    assert got.model == "a/b" and got.fixed == {"gpu_memory_utilization": 0.9} and not got.problems
-
-
-def test_a_yaml_file() -> None:
-    got = pasted.read("# mine\nmodel: a/b\nmax-model-len: 4096\nenable-prefix-caching: false\n", FACTS)
-    assert got.model == "a/b" and got.fixed == {"max_model_len": 4096, "enable_prefix_caching": False}
-
-
-def test_json_values_and_unknown_flags() -> None:
-    got = pasted.read("""vllm serve a/b --speculative-config '{"method": "ngram"}' --max-modell-len 5""", FACTS)
-    assert got.fixed == {"speculative_config": {"method": "ngram"}}
-    assert "did you mean max_model_len" in got.problems[0]
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_read_without_harm(text: str) -> None:
-    got = pasted.read(text, FACTS)
-    assert got.model is not None or got.fixed or got.problems or got.notes
 
 
 # ---- the snapshot -----------------------------------------------------------------------------------------------

@@ -81,6 +81,13 @@ def parser() -> argparse.ArgumentParser:
     session(export)
     export.add_argument("--to", choices=("serve", "yaml", "markdown", "csv"), default="serve")
 
+    check = command("check", "check a serve line in use against the installed vLLM: every flag, its value and default")
+    check.add_argument(
+        "line", nargs="+", metavar="LINE|FILE",
+        help="'vllm serve …' or 'docker run …' in quotes, a YAML configuration file, or - for standard input",
+    )  # fmt: skip
+    check.add_argument("--json", action="store_true")
+
     noise = command("noise", "measure how far equal launches of a plan's baseline differ")
     noise.add_argument("plan", metavar="PLAN.toml", help="a plan file, or - for standard input")
     noise.add_argument("--json", action="store_true", help="print the session as JSON")

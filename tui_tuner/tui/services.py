@@ -232,9 +232,11 @@ class Services:
 
     def paste(self, text: str) -> Pasted:
         """A command or YAML in use, read and checked against the installed version."""
-        from tui_tuner.tui import pasted
+        from tui_tuner.prepare import serveline
 
-        return pasted.read(text, self._facts_or_none())
+        line = serveline.read(text, self._facts_or_none())
+        notes = tuple(f"{n.replace('_', '-')} is the server's, and plays no part in tuning" for n in line.server)
+        return Pasted(line.model, line.fixed, line.problems, notes)
 
     # ---- a session -----------------------------------------------------------------------------------------------
 
