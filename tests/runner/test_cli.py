@@ -122,6 +122,23 @@ def test_show_takes_an_id_a_beginning_and_a_file(finished: Shell) -> None:
     assert "max_num_seqs" in text and all(len(line) <= 80 for line in text.splitlines())
 
 
+def test_compare_says_first_what_was_not_held_alike(finished: Shell) -> None:
+    other = finished.folder / "other"
+    plan = finished.folder / "other.toml"
+    plan.write_text(finished.plan.read_text().replace("prompt_tokens = 128", "prompt_tokens = 64"))
+    assert finished("run", str(plan), "--sessions", str(other)).returncode == 0
+    (b,), (summary,) = other.glob("*.jsonl"), finished.json("list", "--json")
+    done = finished("compare", summary["id"][:8], str(b))
+    assert done.returncode == 0, done.stderr
+    assert "Speed is not comparable, for the work was another (load)." in " ".join(done.stdout.split())
+    assert done.stdout.index("The load differs") < done.stdout.index("tok/s")
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+    found = finished.json("compare", summary["id"], str(b), "--json")
+    assert [d["what"] for d in found["differences"]] == ["load"]
+    assert {r["key"] for r in found["pairs"][0]["rows"]} >= {"accuracy", "throughput", "ttft_p95_ms", "tpot_p95_ms"}
+    assert finished("compare", summary["id"], "none").returncode == cli.BAD_INPUT
+
+
 @pytest.mark.parametrize("to", ["serve", "yaml", "markdown", "csv"])
 def test_export(finished: Shell, to: str) -> None:
     (summary,) = finished.json("list", "--json")
@@ -357,10 +374,10 @@ def test_every_documented_command_works(finished: Shell, command: str) -> None:
     (name,) = [s.id for s in library.listing(finished.sessions) if s.state == "finished"][-1:]
     line = command.replace("sessions/FILE.jsonl", str(finished.sessions / f"{name}.jsonl"))
     line = re.sub(r"\bPLAN(\.toml)?\b|\bplan\.toml\b", str(finished.plan), line)
-    line = re.sub(r"\bID\|FILE\b|\bID\b", name, line)
+    line = re.sub(r"\bID\|FILE\b|\b(?:OTHER_)?ID\b", name, line)
     words = shlex.split(line.split(" > ")[0].replace("…", ""))[1:]
     parsed = cli.parser().parse_args([w for w in words if w])
-    reads = ("show", "list", "export", "knobs", "schema", "plan", "doctor", "attach", "check")
+    reads = ("show", "list", "export", "knobs", "schema", "plan", "doctor", "attach", "check", "compare")
     if parsed.command in reads and "/opt/" not in line:
         done = finished(*words)
         assert done.returncode == 0, done.stderr

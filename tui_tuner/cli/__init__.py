@@ -71,6 +71,11 @@ def parser() -> argparse.ArgumentParser:
     session(show)
     show.add_argument("--json", action="store_true")
 
+    compare = command("compare", "two sessions side by side: what was not held alike, then the figures")
+    compare.add_argument("a", metavar="A", help="a session's id, the beginning of one, or a session file")
+    compare.add_argument("b", metavar="B", help="the other one")
+    compare.add_argument("--json", action="store_true")
+
     decide = command("decide", "record what you decided")
     session(decide)
     decide.add_argument("choice", choices=("keep", "revert"))

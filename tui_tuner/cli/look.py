@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from tui_tuner import cli, paths
+from tui_tuner.model.session import Session
 from tui_tuner.model.text import plain
 from tui_tuner.model.values import label
 from tui_tuner.store import library, sessionfile
@@ -19,9 +21,10 @@ def _print_json(value: Any) -> None:
     print(msgspec.json.format(msgspec.json.encode(value), indent=1).decode())
 
 
-def _read(arguments: argparse.Namespace) -> tuple[Any, Any]:
+def read(arguments: argparse.Namespace, name: str) -> tuple[Path, Session]:
+    """The session that a person means by `name`, and its file. Raises BadInput."""
     try:
-        path = library.find(arguments.session, paths.sessions_dir(arguments.sessions))
+        path = library.find(name, paths.sessions_dir(arguments.sessions))
         return path, sessionfile.read(path)
     except (library.NotFound, sessionfile.Unreadable) as error:
         raise cli.BadInput(str(error)) from None
@@ -74,7 +77,7 @@ def show(arguments: argparse.Namespace) -> int:
     """One session's result, as a table or as JSON."""
     from tui_tuner.analysis import report
 
-    path, session = _read(arguments)
+    path, session = read(arguments, arguments.session)
     state = session.state(sessionfile.is_locked(path))
     if arguments.json:
         _print_json(report.as_dict(session, state, path))
@@ -144,7 +147,7 @@ def export(arguments: argparse.Namespace) -> int:
     """The session as a serve line, a YAML configuration, a report or a table of rows."""
     from tui_tuner.analysis import export as exporting
 
-    path, session = _read(arguments)
+    path, session = read(arguments, arguments.session)
     state = session.state(sessionfile.is_locked(path))
     print(exporting.TO[arguments.to](session, state))
     return cli.OK
