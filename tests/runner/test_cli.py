@@ -139,7 +139,7 @@ def test_compare_says_first_what_was_not_held_alike(finished: Shell) -> None:
     assert finished("compare", summary["id"], "none").returncode == cli.BAD_INPUT
 
 
-@pytest.mark.parametrize("to", ["serve", "yaml", "markdown", "csv"])
+@pytest.mark.parametrize("to", ["serve", "yaml", "markdown", "html", "csv"])
 def test_export(finished: Shell, to: str) -> None:
     (summary,) = finished.json("list", "--json")
     done = finished("export", summary["id"], "--to", to)

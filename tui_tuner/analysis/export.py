@@ -178,6 +178,13 @@ def _text(value: Any) -> str:
     return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", _clean(value))
 
 
+def html(session: Session, state: State = "finished") -> str:
+    """One self-contained web page: see `analysis.page`, which is loaded when it is asked for."""
+    from tui_tuner.analysis import page
+
+    return page.html(session, state)
+
+
 def next_step(session: Session) -> str | None:
     """The knob to try next, with why; None where nothing suggests one."""
     if not points.baselines(session):
@@ -193,5 +200,6 @@ TO: dict[str, Callable[[Session, State], str]] = {
     "serve": serve,
     "yaml": yaml,
     "markdown": markdown,
+    "html": html,
     "csv": rows_csv,
 }

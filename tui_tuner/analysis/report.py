@@ -295,8 +295,8 @@ def table(session: Session, state: State = "running", ascii: bool = False, width
         _fit(f"{plan.load.describe()} · goal {plan.slo.goal}", width),
         "",
     ]
-    ttft = _shown(session, "ttft")
-    tpot = _shown(session, "tpot")
+    ttft = shown_percentile(session, "ttft")
+    tpot = shown_percentile(session, "tpot")
     lines.append(
         f"{'value':<17} {'status':<13}{'KV tok':>9}{'tok/s':>8}{'±%':>7}"
         f"{f'TTFT p{ttft}':>10}{f'TPOT p{tpot}':>10}{'acc':>5}"
@@ -333,8 +333,8 @@ def point_line(point: Point, session: Session) -> str:
         change = difference(point, session)
         if change is not None:
             parts.append(f"{words.percent(change)}")
-        parts.append(f"TTFT {words.duration(_latency_at(here.best, 'ttft', _shown(session, 'ttft')))}")
-        parts.append(f"TPOT {words.duration(_latency_at(here.best, 'tpot', _shown(session, 'tpot')))}")
+        parts.append(f"TTFT {words.duration(_latency_at(here.best, 'ttft', shown_percentile(session, 'ttft')))}")
+        parts.append(f"TPOT {words.duration(_latency_at(here.best, 'tpot', shown_percentile(session, 'tpot')))}")
     if here.quality and here.quality.accuracy is not None and not session.start.dummy_weights:
         parts.append(f"accuracy {here.quality.right:.0f}/{here.quality.scored}")
     return ", ".join(parts)
@@ -374,7 +374,7 @@ def _name(value: object, role: str) -> str:
     return f"{short} {suffix}".strip()
 
 
-def _shown(session: Session, metric: str) -> int:
+def shown_percentile(session: Session, metric: str) -> int:
     """The percentile of a latency column: the limit's, else the median."""
     return max((b.percentile for b in session.start.plan.slo.bounds() if b.metric == metric), default=50)
 

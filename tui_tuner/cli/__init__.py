@@ -84,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
 
     export = command("export", "a session as something else: the decided configuration, or a report")
     session(export)
-    export.add_argument("--to", choices=("serve", "yaml", "markdown", "csv"), default="serve")
+    export.add_argument("--to", choices=("serve", "yaml", "markdown", "html", "csv"), default="serve")
 
     check = command("check", "check a serve line in use against the installed vLLM: every flag, its value and default")
     check.add_argument(
