@@ -45,7 +45,7 @@ dd, .answer, p, li { overflow-wrap: anywhere }
 pre { background: var(--panel); padding: 1rem; white-space: pre-wrap; overflow-wrap: anywhere }
 svg { width: 100%; max-width: 40rem; height: auto; display: block } svg text { font-size: 13px; fill: var(--text) }
 svg .axis { stroke: var(--line); fill: none } svg .quiet { fill: var(--quiet) }
-svg .limit { stroke: var(--orange); stroke-dasharray: 4 3 } svg .span { stroke: var(--text) }
+svg .limit { stroke: var(--orange); stroke-dasharray: 4 3 } svg .span { stroke: var(--text); stroke-width: 2 }
 svg .a { fill: var(--blue) } svg .b { fill: var(--quiet) } svg .path { stroke: var(--line); fill: none }
 """
 
@@ -268,7 +268,8 @@ def _curve(body: Node, session: Session, found: Sequence[tuple[Point, points.Lev
     _text(chart, _EDGE - 6, 22, words.number(top), anchor="end")
     _text(chart, _EDGE - 6, _HEIGHT, "0", anchor="end")
     _text(chart, _EDGE - 6, 40, "tok/s", anchor="end", kind="quiet")
-    _text(chart, _WIDTH - 10, _HEIGHT + 18, words.duration(far), anchor="end")
+    _text(chart, _WIDTH - 40, _HEIGHT + 18, words.duration(far), anchor="middle")
+    _text(chart, _EDGE, _HEIGHT + 18, "0", anchor="middle")
     legend = _add(body, "ul")
     for number, (point, dots) in enumerate(lines):
         letter = chr(ord("A") + number) if number < 26 else "+"

@@ -106,7 +106,7 @@ def parser() -> argparse.ArgumentParser:
 
     setup = command("setup", "make an environment with vLLM, and the practice model")
     setup.add_argument("--engine", choices=("cpu", "cuda"), help="without it, what this machine can use")
-    setup.add_argument("--version", dest="engine_version", metavar="V", help="another vLLM version")
+    setup.add_argument("--engine-version", metavar="V", help="another vLLM version")
     setup.add_argument("--dir", metavar="DIR", help="where to make it (a data volume, on a rented machine)")
     setup.add_argument("--yes", action="store_true", help="do not ask before downloading")
 

@@ -22,8 +22,9 @@ def problem(
         tty = all(f is not None and f.isatty() for f in (sys.__stdin__, sys.__stdout__, sys.__stderr__))
     if not tty:
         return (
-            "tui-tuner needs a terminal, and there is none here. `tui-tuner practice` measures a small sweep, "
-            "`tui-tuner run PLAN.toml` runs a plan, `tui-tuner list` and `tui-tuner show ID` read sessions."
+            "tui-tuner needs a terminal, and there is none here. `tui-tuner plan | tui-tuner run -` measures "
+            "a small sweep, `tui-tuner run PLAN.toml` runs a plan, "
+            "`tui-tuner list` and `tui-tuner show ID` read sessions."
         )
     if environ.get("TERM", "") in ("", "dumb", "unknown"):
         return (
