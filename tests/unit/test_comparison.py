@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tui_tuner.analysis import comparison
-from tui_tuner.analysis.comparison import Comparison, Row
+from tui_tuner.analysis.comparison import Comparison, Figure, Row
 from tui_tuner.cli import compare as told
 from tui_tuner.model import events as ev
 from tui_tuner.model.load import Load
@@ -133,3 +133,18 @@ def test_the_text_keeps_to_80_columns_and_shows_text_as_text(name: str, one: flo
     text = told.text(comparison.compare(a, b), a, b)
     assert all(len(line) <= 80 for line in text.split("\n"))
     assert "\x1b" not in text and "\u202e" not in text
+
+
+@pytest.mark.parametrize(
+    ("unit", "figure", "shown"),
+    [
+        ("ms", Figure(47.5, 47.3, 53.5), "47.5 (47.3–53.5) ms"),
+        ("ms", Figure(980.0, 950.0, 1100.0), "980 ms"),  # two units would not fit
+        ("ms", Figure(1500.0, 1400.0, 1600.0), "1.5 (1.4–1.6) s"),
+        ("tok/s", Figure(51.3, 33.1, 69.6), "51.3 (33.1–69.6)"),
+        ("tok/s", Figure(123_456.0, 111_111.0, 135_801.0), "123,456"),
+        ("ms", None, "–"),
+    ],
+)
+def test_an_interval_has_one_unit_and_keeps_to_its_column(unit: str, figure: Figure | None, shown: str) -> None:
+    assert told._figure(Row("x", "x", unit, figure, figure), figure) == shown and len(shown) <= 20

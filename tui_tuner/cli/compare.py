@@ -15,7 +15,7 @@ from tui_tuner.model.session import Session
 from tui_tuner.model.text import plain
 from tui_tuner.model.values import label
 
-_WIDTH = 80
+_WIDTH, _COLUMN = 80, 20
 
 
 def compare(arguments: argparse.Namespace) -> int:
@@ -50,14 +50,14 @@ def _pair(pair: Pair) -> list[str]:
         )
         lines += _wrapped(f"Configured differently: {told}.")
     if pair.rows:
-        lines += ["", f"{'':<12}{'A':>20}{'B':>20}{'B to A':>10}"]
+        lines += ["", f"{'':<12}{'A':>{_COLUMN}}{'B':>{_COLUMN}}{'B to A':>10}"]
     for row in pair.rows:
         name = row.name if row.unit in ("tok/s", "ms") else f"{row.name}, {row.unit}"
         one, other = _figure(row, row.a), _figure(row, row.b)
         if len(name) > 12:
             lines.append(_fit(name))
             name = ""
-        lines.append(f"{name:<12}{one:>20}{other:>20}{_change(row):>10}")
+        lines.append(f"{name:<12}{one:>{_COLUMN}}{other:>{_COLUMN}}{_change(row):>10}")
         if row.say:
             lines += _wrapped(row.say, "    ")
     for name, side in (("A", pair.a), ("B", pair.b)):
@@ -78,21 +78,24 @@ def _value(value: object) -> str:
 
 
 def _figure(row: Row, figure: Figure | None) -> str:
+    """The figure with its interval, where both fit into their column."""
     if figure is None:
         return "–"
-    if row.unit == "ms":
-        return f"{words.duration(figure.value)}{_span(figure, words.duration)}"
-    say = (lambda v: f"{v:.0f}") if row.key == "accuracy" else words.number
-    return f"{say(figure.value)}{_span(figure, say)}"
 
+    def say(value: float) -> str:
+        if row.unit == "ms":
+            return words.duration(value)
+        return f"{value:.0f}" if row.key == "accuracy" else words.number(value)
 
-def _span(figure: Figure, say: object) -> str:
-    if figure.low is None or figure.high is None or not callable(say):
-        return ""
-    low, high = str(say(figure.low)), str(say(figure.high))
-    if low.rpartition(" ")[2] == high.rpartition(" ")[2]:
-        low = low.rpartition(" ")[0] or low  # one unit for both
-    return f" ({low}–{high})" if len(low) + len(high) <= 12 else ""
+    middle = say(figure.value)
+    if figure.low is None or figure.high is None:
+        return middle
+    said = [text.partition(" ") for text in (middle, say(figure.low), say(figure.high))]
+    (value, _, unit), (low, _, lower), (high, _, upper) = said
+    if not unit == lower == upper:
+        value, low, high, unit = *(" ".join((number, own)) for number, _, own in said), ""
+    spanned = f"{value} ({low}–{high}) {unit}".rstrip()
+    return spanned if len(spanned) <= _COLUMN else middle
 
 
 def _change(row: Row) -> str:
