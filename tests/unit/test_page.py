@@ -55,7 +55,7 @@ def read(session: Session) -> Read:
     found = Read(page.html(session))
     allowed = {
         "html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "div", "table", "tr", "th", "td", "svg",
-        "rect", "path", "circle", "text", "ul", "li", "dl", "dt", "dd", "details", "summary", "pre",
+        "rect", "path", "circle", "text", "ul", "ol", "li", "dl", "dt", "dd", "details", "summary", "pre",
     }  # fmt: skip
     assert {tag for tag, _ in found.seen} <= allowed
     for tag, attributes in found.seen:

@@ -65,7 +65,7 @@ def test_every_stage_can_be_reported(k: int) -> None:
     session = whole()
     session = replace(session, points=session.points[:k], decisions=())
     assert msgspec.json.encode(report.as_dict(session, "running", "x"))
-    assert report.table(session) and all(export.TO[kind](session, "running") for kind in export.TO)
+    assert report.table(session) and all(export.TO[kind](session, "running", ()) for kind in export.TO)
     for point in session.points:
         assert report.point_line(point, session)
 

@@ -10,12 +10,13 @@ import csv
 import io
 import re
 import shlex
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import msgspec
 
 from tui_tuner.analysis import bottleneck, points, report
+from tui_tuner.analysis.chain import Link
 from tui_tuner.analysis.verdict import judge
 from tui_tuner.model import knobs
 from tui_tuner.model.plan import PRACTICE
@@ -41,7 +42,7 @@ def configuration(session: Session) -> dict[str, Any]:
     return {name: value for name, value in args.items() if value is not None and _NAME.match(name)}
 
 
-def serve(session: Session, state: State = "finished") -> str:
+def serve(session: Session, state: State = "finished", chain: Sequence[Link] = ()) -> str:
     """One `vllm serve` line, quoted for the shell. The knob's own argument comes first behind the model."""
     args = configuration(session)
     model = _clean(args.pop("model"))
@@ -67,7 +68,7 @@ def _flag(name: str, value: Any) -> list[str]:
     return [flag, _clean(str(value))]
 
 
-def yaml(session: Session, state: State = "finished") -> str:
+def yaml(session: Session, state: State = "finished", chain: Sequence[Link] = ()) -> str:
     """The configuration as the file that `vllm serve --config` reads; a comment says where it comes from."""
     args = configuration(session)
     lines = [f"# tui-tuner, session {_clean(session.id)}: {_clean(_why(session))}"]
@@ -76,8 +77,11 @@ def yaml(session: Session, state: State = "finished") -> str:
     return "\n".join(lines)
 
 
-def markdown(session: Session, state: State = "finished") -> str:
-    """A report for somebody else: what was held fixed, what was measured, what was decided and why."""
+def markdown(session: Session, state: State = "finished", chain: Sequence[Link] = ()) -> str:
+    """A report for somebody else: what was held fixed, what was measured, what was decided and why.
+
+    `chain` are the decisions that led here, as `analysis.chain` finds them.
+    """
     start, plan = session.start, session.start.plan
     rows = [
         f"# {_text(plan.knob.name)} on {_text(plan.model)}",
@@ -117,6 +121,9 @@ def markdown(session: Session, state: State = "finished") -> str:
         rows += [f"Expected before: {_text(start.prediction)}", ""]
     if session.decision:
         rows += [f"Decided: {_text(_why(session))}.", ""]
+    if chain:
+        rows += ["The decisions that led here:", ""]
+        rows += [f"{number}. {_text(link.say)} ({_text(link.id)})" for number, link in enumerate(chain, 1)] + [""]
     rows += ["```sh", serve(session, state), "```"]
     return "\n".join(rows)
 
@@ -138,7 +145,7 @@ def _why(session: Session) -> str:
     return f"revert to {name} {label(session.start.baseline)}{said}"
 
 
-def rows_csv(session: Session, state: State = "finished") -> str:
+def rows_csv(session: Session, state: State = "finished", chain: Sequence[Link] = ()) -> str:
     """Every request of every point, one a row: the raw figures, for whoever wants to compute their own."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -178,11 +185,11 @@ def _text(value: Any) -> str:
     return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", _clean(value))
 
 
-def html(session: Session, state: State = "finished") -> str:
+def html(session: Session, state: State = "finished", chain: Sequence[Link] = ()) -> str:
     """One self-contained web page: see `analysis.page`, which is loaded when it is asked for."""
     from tui_tuner.analysis import page
 
-    return page.html(session, state)
+    return page.html(session, state, chain)
 
 
 def next_step(session: Session) -> str | None:
@@ -196,7 +203,13 @@ def next_step(session: Session) -> str | None:
     return None
 
 
-TO: dict[str, Callable[[Session, State], str]] = {
+class Export(Protocol):
+    """What a session is turned into: text, ready for standard output."""
+
+    def __call__(self, session: Session, state: State = "finished", chain: Sequence[Link] = ()) -> str: ...
+
+
+TO: dict[str, Export] = {
     "serve": serve,
     "yaml": yaml,
     "markdown": markdown,

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 from msgspec import Struct
 
 from tui_tuner.analysis import bands, export, points, quality, report, stats, words
+from tui_tuner.analysis.chain import Link
 from tui_tuner.analysis.verdict import Verdict, judge
 from tui_tuner.model.session import Point, Session, State
 from tui_tuner.model.text import plain
@@ -50,8 +51,9 @@ svg .a { fill: var(--blue) } svg .b { fill: var(--quiet) } svg .path { stroke: v
 """
 
 
-def html(session: Session, state: State = "finished") -> str:
-    """The whole session as one HTML page. Never raises for a session that could be read."""
+def html(session: Session, state: State = "finished", chain: Sequence[Link] = ()) -> str:
+    """The whole session as one HTML page, with the decisions that led to it. Never raises for a session that could
+    be read."""
     verdict, plan = judge(session), session.start.plan
     title = f"{plan.knob.name} on {plan.model}"
     page = ElementTree.Element("html", lang="en")
@@ -66,6 +68,11 @@ def html(session: Session, state: State = "finished") -> str:
     _pictures(body, session)
     _answers(body, session)
     _conditions(body, session, verdict)
+    if chain:
+        _add(body, "h2", "The decisions that led here")
+        steps = _add(body, "ol")
+        for step in chain:
+            _add(steps, "li", f"{step.say} ({step.id})")
     _add(body, "h2", "To serve it")
     _add(body, "pre", export.serve(session, state))
     _add(body, "pre", export.yaml(session, state), lines=True)

@@ -145,9 +145,10 @@ def knobs(arguments: argparse.Namespace) -> int:
 
 def export(arguments: argparse.Namespace) -> int:
     """The session as a serve line, a YAML configuration, a report or a table of rows."""
+    from tui_tuner.analysis import chain
     from tui_tuner.analysis import export as exporting
 
     path, session = read(arguments, arguments.session)
     state = session.state(sessionfile.is_locked(path))
-    print(exporting.TO[arguments.to](session, state))
+    print(exporting.TO[arguments.to](session, state, chain.beside(path, session)))
     return cli.OK
