@@ -141,3 +141,15 @@ def test_any_text_is_read_without_harm(text: str) -> None:
 )
 def test_any_words_are_read_without_harm(words: list[str]) -> None:  # fmt: skip
     serveline.read(" ".join(words), FACTS)
+
+
+@pytest.mark.parametrize(
+    ("image", "said"),
+    [
+        ("vllm/vllm-openai:v0.26.0", True), ("reg:5000/x/vllm-openai:0.25.1-cu129", True),
+        ("vllm/vllm-openai:v0.32.0", False), ("vllm/vllm-openai:latest", False), ("vllm/vllm-openai@sha256:0a", False),
+    ],
+)  # fmt: skip
+def test_an_image_of_another_version_is_said(image: str, said: bool) -> None:
+    line = serveline.read(f"docker run {image} --model a/b --max-num-seqs 8", FACTS)
+    assert bool(line.notes) == said and not line.problems

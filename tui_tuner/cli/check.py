@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ def check(arguments: argparse.Namespace) -> int:
         print(f"tui-tuner: {error}", file=sys.stderr)
         return cli.NO_ENGINE
     problems = [*line.problems, *([refused] if refused else [])]
+    notes = [*line.notes, *([note] if note else [])]
     if arguments.json:
         found = {
             "version": facts.version,
@@ -42,13 +44,13 @@ def check(arguments: argparse.Namespace) -> int:
             "arguments": [_as_dict(a, facts) for a in line.arguments],
             "server": line.server,
             "problems": problems,
-            "note": note,
+            "notes": notes,
         }
         print(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
     else:
         _print(line, facts)
-        if note:
-            print(plain(note))
+        for said in notes:
+            print(textwrap.fill(plain(said), _WIDTH))
     for problem in problems:
         print(f"tui-tuner: {plain(problem)}", file=sys.stderr)
     return cli.BAD_INPUT if problems else cli.OK
@@ -149,7 +151,5 @@ def _shown(value: Any) -> str:
 
 
 def _indented(text: str) -> None:
-    import textwrap
-
     for part in textwrap.wrap(plain(text, 400), _WIDTH, initial_indent="    ", subsequent_indent="    "):
         print(part)

@@ -55,6 +55,7 @@ _SIZES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**2
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _YAML = re.compile(r"^\s*([A-Za-z][\w.-]*)\s*:\s*(.*)$")
 _IMAGE = re.compile(r"vllm[\w.-]*(/[\w.-]+)*(:[\w.-]+)?(@sha256:\w+)?$")
+_TAG = re.compile(r"vllm[\w.-]*(?:/[\w.-]+)*:v?(\d+\.\d+\.\d+)(?=[\s@'\"-]|$)")
 _SHELL = frozenset({"&", "&&", "|", "||", ";", ">", ">>", "2>", "2>&1", "&>", "<"})
 LARGEST = 20_000  # characters
 
@@ -69,12 +70,13 @@ class Argument(Struct, frozen=True):
 
 class ServeLine(Struct, frozen=True):
     """What the line says. `server` names the options that are the HTTP server's; `problems` tells all that is wrong,
-    the arguments' own included."""
+    the arguments' own included; `notes` what else should be known."""
 
     model: str | None = None
     arguments: tuple[Argument, ...] = ()
     server: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def fixed(self) -> dict[str, Value]:
@@ -112,7 +114,15 @@ def read(text: str, facts: Facts | None) -> ServeLine:
     if model is None and not found and not wrong and not server:
         wrong.append("no model and no flag was found: paste the whole command, or YAML with one setting a line")
     problems = (*wrong, *(a.problem for a in found if a.problem))
-    return ServeLine(model, tuple(found), tuple(dict.fromkeys(server)), problems)
+    return ServeLine(model, tuple(found), tuple(dict.fromkeys(server)), problems, _notes(text, facts))
+
+
+def _notes(text: str, facts: Facts | None) -> tuple[str, ...]:
+    """That the line's container image has another version than the one that the line is checked against."""
+    tag = _TAG.search(text)
+    if tag is None or facts is None or facts.version.partition("+")[0] == tag[1]:
+        return ()
+    return (f"the line's image has vLLM {tag[1]}; it was read with {facts.version}, where flags may differ",)
 
 
 def _argument(name: str, value: Any, facts: Facts | None) -> Argument:
