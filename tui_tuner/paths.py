@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
@@ -17,6 +18,18 @@ def home() -> Path | None:
     """`$TUI_TUNER_HOME` as an absolute folder, or None where it is unset or empty."""
     text = os.environ.get("TUI_TUNER_HOME", "").strip()
     return Path(text).expanduser().absolute() if text else None
+
+
+def expanded(value: Any) -> Any:
+    """A plain value with a home folder at the beginning of a text written out, as sessions name it by `~`. A home that
+    nobody knows stays as it is."""
+    if isinstance(value, str):
+        return os.path.expanduser(value)  # noqa: PTH111 (the one in pathlib raises)
+    if isinstance(value, dict):
+        return {key: expanded(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [expanded(part) for part in value]
+    return value
 
 
 def data_dir() -> Path:

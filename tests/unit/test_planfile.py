@@ -127,4 +127,9 @@ def test_a_plans_own_files_are_found_beside_it_and_named_for_good(
         'evalset = { name = "basics" }\nload = { file = "none.jsonl" }\n'
     )
     plan = planfile.read(tmp_path / "plan.toml")
-    assert plan.evalset.name == "basics" and plan.load.file == "none.jsonl"
+    assert plan.evalset.name == "basics" and plan.load.file == str(tmp_path / "none.jsonl")
+    (tmp_path / "plan.toml").write_text(
+        'model = "../model"\nknob = { name = "max_num_seqs", values = [2] }\nevalset = { name = "basik" }\n'
+    )
+    plan = planfile.read(tmp_path / "plan.toml")
+    assert plan.model == str(tmp_path / ".." / "model") and plan.evalset.name == "basik"

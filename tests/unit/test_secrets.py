@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tui_tuner import paths
 from tui_tuner.model.secrets import Redactor, names_a_secret
 
 SECRET = "Zx9" * 12
@@ -55,6 +56,18 @@ def test_values_of_secret_variables_go_others_stay() -> None:
         "hf_token": "***",
         "tokens": "kept",
     }
+
+
+def test_the_home_folder_is_written_as_a_tilde_and_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    redactor = Redactor({"HOME": "/home/me/"})
+    at_home = {"/home/me/m": ["/home/me", "x=/home/me/y:/home/me", "in /home/me.", "file:///home/me/a b"]}
+    assert redactor.value(at_home) == {"~/m": ["~", "x=~/y:~", "in ~.", "file://~/a b"]}
+    elsewhere = ["/mnt/home/me/x", "/home/me2", "/home/me.old/x", "/home/me-too", "/home/mean"]
+    assert redactor.value(elsewhere) == elsewhere
+    assert Redactor({"HOME": "/"}).text("/a/b") == Redactor({"HOME": ""}).text("/a/b") == "/a/b"
+    monkeypatch.setenv("HOME", "/home/me")
+    kept = {"a": ["~/x y", "~", 1, None], "b": {"c": "a~/x", "d": "~nobody-here/x"}}
+    assert paths.expanded(kept) == {"a": ["/home/me/x y", "/home/me", 1, None], "b": {"c": "a~/x", "d": "~nobody-here/x"}}
 
 
 def test_names() -> None:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from tui_tuner import paths
 from tui_tuner.analysis import bottleneck, points, report
 from tui_tuner.analysis.chain import Link
 from tui_tuner.analysis.verdict import judge
@@ -50,11 +51,8 @@ def serve(session: Session, state: State = "finished", chain: Sequence[Link] = (
     own = session.start.plan.knob.name
     for name in sorted(args, key=lambda n: (n != own, n)):
         words += _flag(name, args[name])
-    home = words[2].startswith("~/")  # the shell expands it only outside quotes
-    quoted = [shlex.quote(w) for w in words]
-    if home:
-        quoted[2] = "~/" + shlex.quote(words[2][2:])
-    return " ".join(quoted)
+    # The shell expands the home folder only outside quotes.
+    return " ".join("~/" + shlex.quote(w[2:]) if w.startswith("~/") else shlex.quote(w) for w in words)
 
 
 def _flag(name: str, value: Any) -> list[str]:
@@ -64,13 +62,13 @@ def _flag(name: str, value: Any) -> list[str]:
     if value is False:
         return ["--no-" + name.replace("_", "-")]
     if isinstance(value, (dict, list)):
-        return [flag, _clean(msgspec.json.encode(value).decode())]
+        return [flag, _clean(msgspec.json.encode(paths.expanded(value)).decode())]
     return [flag, _clean(str(value))]
 
 
 def yaml(session: Session, state: State = "finished", chain: Sequence[Link] = ()) -> str:
     """The configuration as the file that `vllm serve --config` reads; a comment says where it comes from."""
-    args = configuration(session)
+    args = paths.expanded(configuration(session))  # YAML knows no home folder
     lines = [f"# tui-tuner, session {_clean(session.id)}: {_clean(_why(session))}"]
     for name in ["model", *sorted(n for n in args if n != "model")]:
         lines.append(f"{name.replace('_', '-')}: {msgspec.json.encode(args[name]).decode()}")

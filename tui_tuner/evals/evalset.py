@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from tui_tuner import paths
 from tui_tuner.evals import scorers
 from tui_tuner.model.wire import Question
 
@@ -70,21 +71,23 @@ def shipped() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in folder().glob("*.jsonl")))
 
 
+def file(name: str) -> Path:
+    """The file of a shipped set, or the one called `name`, whether it is there or not."""
+    return folder() / f"{name}.jsonl" if name in shipped() else Path(paths.expanded(name))
+
+
 def load(name_or_path: str | Path) -> EvalSet:
     """A shipped set by name, or a file. Raises BadEvalSet with a sentence naming line and field."""
     name = str(name_or_path)
-    if name in shipped():
-        path, licence = folder() / f"{name}.jsonl", "CC0-1.0"
-    else:
-        path, licence = Path(name).expanduser(), "not stated"
+    path, licence = file(name), "CC0-1.0" if name in shipped() else "not stated"
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         raise BadEvalSet(
             f"there is no eval set '{name}': it must be one of {', '.join(shipped())}, or the path of a .jsonl file"
         ) from None
-    except OSError as error:
-        raise BadEvalSet(f"the eval set {name} cannot be read: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:  # a null byte in a name is a ValueError
+        raise BadEvalSet(f"the eval set {name!r} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     return EvalSet(path.stem, tuple(_items(data, path.name)), licence, str(path))
 
 

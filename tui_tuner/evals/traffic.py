@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from tui_tuner import paths
 from tui_tuner.evals.evalset import MAX_LINE, BadEvalSet, _short, messages_problem
 
 MAX_REQUESTS = 100_000
@@ -31,11 +32,12 @@ class BadTraffic(ValueError):
 
 def read(path: str | Path, limit: int | None = None) -> list[dict[str, Any]]:
     """The requests of a traffic file in its order, at most `limit`. Raises BadTraffic."""
-    file = Path(path).expanduser()
+    file = Path(paths.expanded(str(path)))
     try:
         data = file.read_bytes()
-    except OSError as error:
-        raise BadTraffic(f"the traffic file {path} cannot be read: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:  # a null byte in a name is a ValueError
+        why = getattr(error, "strerror", None) or error
+        raise BadTraffic(f"the traffic file {str(path)!r} cannot be read: {why}") from None
     found: list[dict[str, Any]] = []
     for number, line in enumerate(data.splitlines(), 1):
         if not line.strip():

@@ -57,6 +57,7 @@ class SessionStart(Event, frozen=True, tag="session"):
     band: dict[str, Any] | None = None  # the noise band known at the start: {"percent", "pairs", ...}
     kind: Literal["sweep", "noise"] = "sweep"
     based_on: str | None = None  # the session that this one rechecks
+    files: dict[str, str] = {}  # the SHA-256 of the eval set and of the traffic file, by their names in the plan
 
 
 class Launched(Event, frozen=True):
@@ -134,7 +135,7 @@ class Tick(Event, frozen=True, gc=False):
     energy_j: float | None = None  # NVML's counter; differences count
 
 
-class Requests(Event, frozen=True):
+class Requests(Event, frozen=True, weakref=True):
     """All requests of one load level: columns of equal length.
 
     `planned`, `sent`, `first`, `last` are seconds since the level began; `gaps` holds each request's waits

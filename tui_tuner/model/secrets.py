@@ -1,4 +1,4 @@
-"""Secrets taken out of text before it is written anywhere.
+"""Secrets taken out of text before it is written anywhere, and the home folder, whose path names its owner, as `~`.
 
 The one place for it: the session file, the logs beside it and the runner's own log all pass through here.
 Patterns are bounded, so that a line of a megabyte costs no more than its length.
@@ -41,7 +41,10 @@ def names_a_secret(name: str) -> bool:
 
 
 class Redactor:
-    """Takes secrets out: whatever looks like one, and the values of the given environment whose names say so."""
+    """Takes secrets out: whatever looks like one, and the values of the given environment whose names say so.
+
+    The environment's home folder is written as `~`; `paths.expanded` reads it back.
+    """
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         values = {v.strip() for k, v in (environ or {}).items() if names_a_secret(k)}
@@ -49,9 +52,14 @@ class Redactor:
         self._values = sorted(
             (v for v in values if len(v) >= 8 and not v.startswith(("/", "~"))), key=len, reverse=True
         )
+        self._home = (environ or {}).get("HOME", "").rstrip("/")
+        # /mnt/home/me and /home/me2 lie elsewhere.
+        self._at_home = re.compile(rf"(?<![\w.-]){re.escape(self._home)}(?=[^\w.-]|\.?$|\.\s)")
 
     def text(self, text: str) -> str:
         """`text` with every secret replaced by `***`."""
+        if self._home and self._home in text:
+            text = self._at_home.sub("~", text)
         for value in self._values:
             if value in text:
                 text = text.replace(value, GONE)
@@ -65,7 +73,7 @@ class Redactor:
             return self.text(value)
         if isinstance(value, dict):
             return {
-                k: GONE if v and isinstance(v, str) and names_a_secret(str(k)) else self.value(v)
+                self.value(k): GONE if v and isinstance(v, str) and names_a_secret(str(k)) else self.value(v)
                 for k, v in value.items()
             }
         if isinstance(value, (list, tuple)):

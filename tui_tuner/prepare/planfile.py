@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import msgspec
 import tomllib
 from msgspec.structs import replace
 
-from tui_tuner import evals
+from tui_tuner import evals, paths
 from tui_tuner.model.load import Load
 from tui_tuner.model.plan import EvalChoice, Plan, Price, Sweep, convert
 from tui_tuner.model.slo import slo_from_flat
@@ -37,22 +37,22 @@ def read(path: Path) -> Plan:
 
 
 def rooted(plan: Plan, folder: Path) -> Plan:
-    """The plan with its own files, an eval set or traffic, as absolute paths; relative ones are looked for in `folder`.
+    """The plan with its own files, an eval set or traffic, as absolute paths; relative ones are meant from `folder` on.
 
-    The sweep runs elsewhere, and a resume may come from anywhere. What is not there stays as it was written.
+    The sweep runs elsewhere, and a resume may come from anywhere. So does a model that is written as `./…` or `../…`.
+    A word that is neither a shipped set nor a file stays as it was written: most likely a set's name, misspelt.
     """
 
-    def found(name: str) -> str:
-        with contextlib.suppress(OSError, ValueError, RuntimeError):
-            file = folder / Path(name).expanduser()
-            if file.is_file():
-                return str(file.absolute())
-        return name
+    def at(name: str) -> str:
+        return str((folder / paths.expanded(name)).absolute())
 
-    if plan.evalset.name not in evals.shipped():
-        plan = replace(plan, evalset=replace(plan.evalset, name=found(plan.evalset.name)))
+    named = plan.evalset.name
+    if named not in evals.shipped() and (os.sep in named or Path(named).suffix or Path(at(named)).is_file()):
+        plan = replace(plan, evalset=replace(plan.evalset, name=at(named)))
     if plan.load.file:
-        plan = replace(plan, load=replace(plan.load, file=found(plan.load.file)))
+        plan = replace(plan, load=replace(plan.load, file=at(plan.load.file)))
+    if plan.model.startswith(("./", "../")):
+        plan = replace(plan, model=at(plan.model))
     return plan
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import platform
 import time
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from tui_tuner import __version__, engines, gpu
+from tui_tuner import __version__, engines, evals, gpu, paths
 from tui_tuner.analysis import bands, estimate
 from tui_tuner.engines import models
 from tui_tuner.model import events as ev
@@ -100,11 +101,13 @@ def _with_the_past(examined: Examined, sessions: Path | None, kind: Kind) -> Exa
     plan = examined.plan
     earlier: list[Session] = []
     band = None
+    written = plan
     if sessions is not None:
         for summary in library.listing(sessions)[:_EARLIER]:
             with contextlib.suppress(sessionfile.Unreadable):
                 earlier.append(sessionfile.read(summary.path))
-        band = _line_one(examined, sessions, None, kind).band
+        line = _line_one(examined, sessions, None, kind)
+        band, written = line.band, line.plan  # as earlier sessions spell it
     problems = list(examined.problems)
     if plan.thoroughness == "decide" and kind == "sweep" and band is None:
         problems.append(
@@ -116,7 +119,7 @@ def _with_the_past(examined: Examined, sessions: Path | None, kind: Kind) -> Exa
             )
         )
     before = estimate.before(
-        plan, examined.baseline, examined.machine, examined.shape, examined.facts, earlier, band, kind
+        written, examined.baseline, examined.machine, examined.shape, examined.facts, earlier, band, kind
     )
     return replace(examined, problems=problems, estimate=before)
 
@@ -134,12 +137,12 @@ def _resolve(
     where = {"model": str(path)} if path else {}
     held = {"model": plan.model, **plan.fixed}
     base_args = plan.args(plan.knob.baseline) if plan.knob.baseline is not UNSET else held
-    sets = [base_args | where] + [
+    sets: list[dict[str, Any]] = [base_args | where] + [
         args if "model" in _variant(value) else args | where
         for value in plan.knob.values
         for args in [_located(plan.args(value))]
     ]
-    resolutions = engines.resolve(engine, sets, card=machine.gpu.uuid if machine.gpu else None)
+    resolutions = engines.resolve(engine, paths.expanded(sets), card=machine.gpu.uuid if machine.gpu else None)
     if plan.knob.baseline is not UNSET:
         baseline: Value = plan.knob.baseline
     elif knob.name in plan.fixed:
@@ -189,7 +192,11 @@ def begin(
     """
     if examined.problems or examined.engine is None:
         raise Refused("; ".join(map(str, examined.problems)) or "there is no engine")
-    start = _line_one(examined, sessions, prediction, kind)
+    try:
+        files = {name: _digest(file) for name, file in _files(examined.plan).items()}
+    except OSError as error:
+        raise Refused(f"{error.filename} cannot be read any more: {error.strerror}") from None
+    start = replace(_line_one(examined, sessions, prediction, kind), files=files)
     path = library.path_of(sessions, start.id)
     try:
         sessionfile.create(path, start)
@@ -230,14 +237,46 @@ def _line_one(examined: Examined, sessions: Path, prediction: str | None, kind: 
         dummy_weights=plan.fixed.get("load_format") == "dummy",
         kind=kind,
     )
-    return bands.known(start, sessions)
+    return bands.known(sessionfile.as_written(start), sessions)
+
+
+def _files(plan: Plan) -> dict[str, Path]:
+    """The files that a plan's work is read from at every start of its runner, by their names in the plan."""
+    found = {}
+    if plan.evalset.items > 0 and plan.fixed.get("load_format") != "dummy":
+        found[plan.evalset.name] = evals.file(plan.evalset.name)
+    if plan.load.kind == "trace" and plan.load.file:
+        found[plan.load.file] = Path(paths.expanded(plan.load.file))
+    return found
+
+
+def _digest(file: Path) -> str:
+    """A file's SHA-256. Raises OSError."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _changed(start: ev.SessionStart) -> list[str]:
+    """What became of the files that the session was started with, as sentences; none where they are what they were."""
+    found = []
+    for name, file in _files(start.plan).items():
+        was = start.files.get(name)
+        try:
+            if was is not None and _digest(file) != was:
+                found.append(f"{name} has changed since the start: put it back as it was")
+        except FileNotFoundError:
+            found.append(f"{name} is gone: put it back where it was")
+        except OSError as error:
+            found.append(f"{name} cannot be read any more ({error.strerror})")
+    return found
 
 
 def resume(path: Path) -> str | None:
     """Starts a runner on a session that was cut off or stopped; returns a sentence for the person, or None.
 
-    A running session is left alone. Raises Refused where the session is finished, or this is another machine:
-    figures from another card, driver or vLLM do not belong into one session.
+    A running session is left alone. Raises Refused where the session is finished, where its eval set or traffic file
+    is not what it was, or this is another machine: figures of other work or from another card, driver or vLLM do not
+    belong into one session.
     """
     if sessionfile.is_locked(path):
         return "it is running already"
@@ -251,6 +290,11 @@ def resume(path: Path) -> str | None:
     before = session.start
     try:
         engine = engines.find(str(Path(before.engine.python).expanduser()))
+    if changed := _changed(before):
+        raise Refused(
+            f"{session.id} cannot go on, for all its points must do the same work: {'; '.join(changed)}, "
+            "or start a new session with `tui-tuner run`"
+        )
     except engines.NoEngine as error:
         raise Refused(f"the engine of this session is gone: {error}") from None
     now = gpu.probe(before.machine.gpu.uuid if before.machine.gpu else None).machine

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from tui_tuner import paths
 from tui_tuner.model import wire
 from tui_tuner.runner import guard as guard_script
 from tui_tuner.runner import processes
@@ -61,7 +62,7 @@ def own_work(path: str, session_id: str) -> Path | None:
 
     The path comes from a file that may be anybody's, so it is believed only as far as the folder itself says so.
     """
-    work = Path(path)
+    work = Path(paths.expanded(path))
     if not work.is_absolute() or ".." in work.parts or not work.name.startswith(PREFIX):
         return None
     if str(work.parent) not in (tempfile.gettempdir(), "/tmp"):

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from tui_tuner import paths
 from tui_tuner.gpu import Neighbour
 from tui_tuner.model import events as ev
 from tui_tuner.model.session import Session
@@ -192,7 +193,7 @@ def _ours(start: ev.PointStarted) -> list[processes.Process]:
     members = processes.group(start.pgid)
     if leader is not None:
         return members
-    inside = {p.pid for p in processes.strays(Path(start.work))} if start.work else set()
+    inside = {p.pid for p in processes.strays(Path(paths.expanded(start.work)))} if start.work else set()
     return members if any(p.pid in inside for p in members) else []
 
 

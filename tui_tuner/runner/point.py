@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import time
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from tui_tuner import evals, gpu
+from tui_tuner import evals, gpu, paths
 from tui_tuner.analysis import points
 from tui_tuner.analysis.schedule import Slot
 from tui_tuner.model import changes, wire
 from tui_tuner.model import events as ev
 from tui_tuner.model.knobs import CATALOGUE
+from tui_tuner.model.secrets import Redactor
 from tui_tuner.runner import clean, failures, logs, processes
 from tui_tuner.runner.child import Child
 from tui_tuner.runner.limits import Watch
@@ -58,10 +60,9 @@ class PointRun:
         task = sweep.task(slot.value)
         oom = OomCounter()
         machine = sweep.start.machine
+        python, card = paths.expanded(sweep.start.engine.python), machine.gpu.uuid if machine.gpu else None
         try:
-            child = Child(
-                sweep.start.engine.python, sweep.session.id, self._log, machine.gpu.uuid if machine.gpu else None
-            )
+            child = Child(python, sweep.session.id, self._log, card)
         except OSError as error:
             return self._not_started(error)
         names = clean.SharedNames(child.pid, child.work.path)
@@ -232,14 +233,16 @@ class PointRun:
             None,
         )  # fmt: skip
         changed = None
+        # As it is written: a resumed sweep compares with what it reads.
+        resolved = Redactor(os.environ).value(ready.resolved)
         knob = CATALOGUE.get(self._sweep.plan.knob.name)
         if base and base.capacity and knob:
-            changed = changes.compare(base.capacity.resolved, ready.resolved, knob, self._slot.value)
+            changed = changes.compare(base.capacity.resolved, resolved, knob, self._slot.value)
         return ev.Capacity(
             self._sweep.now(), self._slot.n,
             ready.kv_blocks, ready.block_size, ready.kv_tokens, ready.max_concurrency,
             ready.weights_gib, ready.kv_gib, ready.graph_gib, ready.activation_gib,
-            ready.backend, ready.resolved, changed, ready.startup_s,
+            ready.backend, resolved, changed, ready.startup_s,
         )  # fmt: skip
 
     def _requests(self, rows: wire.Level) -> ev.Requests:

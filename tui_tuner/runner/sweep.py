@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tui_tuner import evals, gpu
+from tui_tuner import evals, gpu, paths
 from tui_tuner.analysis import schedule
 from tui_tuner.evals import traffic
 from tui_tuner.model import events as ev
@@ -138,13 +138,14 @@ class Sweep:
         """The engine arguments of a point, with the model as a path where it lies on this disk."""
         args = self.plan.args(value)
         if args["model"] == self.plan.model and self.start.model_path:
-            args["model"] = str(Path(self.start.model_path).expanduser())
+            args["model"] = self.start.model_path
         elif args["model"] != self.plan.model:
             from tui_tuner.engines import models
 
             if found := models.locate(args["model"]):
                 args["model"] = str(found)
-        return args
+        made: dict[str, Any] = paths.expanded(args)
+        return made
 
     def task(self, value: Value) -> wire.Task:
         """The work of one point, as its worker is told."""

@@ -25,6 +25,7 @@ from tui_tuner.model.session import Fold, Session
 
 LONGEST_LINE = 64 << 20  # bytes; a longer line is no event of ours and is skipped
 _CHUNK = 1 << 20
+_HEAD_BYTES = 1 << 14  # read first for line 1; doubled while it is not whole
 _BAD = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
 
 
@@ -70,6 +71,11 @@ def create(path: Path, start: ev.SessionStart) -> None:
     finally:
         os.close(fd)
     _sync_folder(path.parent)
+
+
+def as_written(start: ev.SessionStart) -> ev.SessionStart:
+    """A first line as whoever reads the file finds it: without secrets, the home folder as `~`."""
+    return msgspec.convert(Redactor(os.environ).value(msgspec.to_builtins(start)), ev.SessionStart)
 
 
 class Writer:
@@ -286,7 +292,7 @@ def first_event(path: Path) -> ev.SessionStart:
 def _first_line(fd: int, path: Path) -> bytes:
     head = b""
     while b"\n" not in head:
-        chunk = os.pread(fd, _CHUNK, len(head))
+        chunk = os.pread(fd, max(_HEAD_BYTES, len(head)), len(head))
         if not chunk:
             if not head:
                 raise Unreadable(f"{path} is empty: this session never began, it can be deleted")
