@@ -6,76 +6,17 @@ In the middle of the sweep the terminal is closed and the app is opened again in
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
-import pty
 import re
-import select
-import signal
-import struct
 import sys
-import termios
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pyte
 import pytest
 
+from tests.terminal import Terminal
 from tui_tuner.store import sessionfile
 
 pytestmark = pytest.mark.engine
-COLUMNS, LINES = 80, 24
-
-
-class Terminal:
-    """A pty with a program in it, and what its screen shows."""
-
-    def __init__(self, *command: str) -> None:
-        self.screen = pyte.Screen(COLUMNS, LINES)
-        self._stream = pyte.ByteStream(self.screen)
-        self.pid, self._fd = pty.fork()
-        if self.pid == 0:
-            os.environ.update(TERM="xterm-256color", LC_ALL="C.UTF-8")
-            os.execv(command[0], command)
-        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
-        os.kill(self.pid, signal.SIGWINCH)
-
-    def text(self) -> str:
-        """The screen, after whatever the program has written until now."""
-        while select.select([self._fd], [], [], 0.05)[0]:
-            try:
-                written = os.read(self._fd, 65536)
-            except OSError:  # the program has ended
-                break
-            if not written:
-                break
-            self._stream.feed(written)
-        return "\n".join(self.screen.display)
-
-    def until(self, seen: Callable[[str], bool], seconds: float, what: str) -> str:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            text = self.text()
-            if seen(text):
-                return text
-            time.sleep(0.2)
-        raise AssertionError(f"{what} was not seen in {seconds:.0f} s; the screen:\n{self.text()}")
-
-    def press(self, keys: str) -> None:
-        os.write(self._fd, keys.encode())
-
-    def close(self) -> None:
-        """Takes the terminal away, as a lost connection does, and waits for the program to notice."""
-        os.close(self._fd)
-        end = time.monotonic() + 20
-        while time.monotonic() < end:
-            if os.waitpid(self.pid, os.WNOHANG)[0]:
-                return
-            time.sleep(0.1)
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-        raise AssertionError("the app went on without a terminal")
 
 
 @pytest.fixture
