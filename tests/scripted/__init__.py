@@ -85,6 +85,16 @@ def scenario(monkeypatch: pytest.MonkeyPatch, folder: Path, rules: list[dict[str
     return file
 
 
+def nvml(monkeypatch: pytest.MonkeyPatch, folder: Path, **says: Any) -> Machine:
+    """A machine whose card NVML knows: `says` is what it tells at first (see nvml/pynvml.py)."""
+    machine = card()
+    assert machine.gpu
+    file = folder / "nvml.json"
+    file.write_text(json.dumps({"uuid": machine.gpu.uuid, **says}), encoding="utf-8")
+    monkeypatch.setenv("SCRIPTED_NVML", str(file))
+    return machine
+
+
 def answers(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str = "basics") -> None:
     """Lets the engine know the right answers of a set."""
     known = {item.id: str(item.answer) for item in evals.load(name).items if item.answer is not None}
@@ -98,10 +108,17 @@ def prepare(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCRIPTED_INTERPRETER", sys.executable)
     monkeypatch.delenv("SCRIPTED_SCENARIO", raising=False)
     monkeypatch.delenv("SCRIPTED_ANSWERS", raising=False)
+    monkeypatch.delenv("SCRIPTED_NVML", raising=False)
 
 
 PHASES = ("spawn", "import", "load", "compile", "kv_cache", "graphs", "ready", "warmup", "speed", "quality", "stop")
 SHORT = {"term": 0.5, "memory": 0.5, "busy": 0.2, "tick": 0.05, "no_token": 0.6}
+
+
+def _path() -> list[str]:
+    """Where a runner finds its modules: the scripted NVML only where a test has made a card."""
+    ours = [str(Path(tui_tuner.__file__).parents[1])]
+    return [str(Path(__file__).with_name("nvml")), *ours] if "SCRIPTED_NVML" in os.environ else ours
 
 
 def start(path: Path, quiet: float = 30.0, **limits: Any) -> subprocess.Popen[str]:
@@ -116,7 +133,7 @@ def start(path: Path, quiet: float = 30.0, **limits: Any) -> subprocess.Popen[st
         runner = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("run.py")), str(path), json.dumps(given)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=file, text=True, start_new_session=True,
-            env={**os.environ, "PYTHONPATH": str(Path(tui_tuner.__file__).parents[1])},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(_path())},
         )  # fmt: skip
     assert runner.stdout
     words = runner.stdout.readline().strip()

@@ -115,6 +115,8 @@ class Script:
       garbage                                 lines on the pipe that are no messages, then on
       half                                    half a message, then hang
       core_dies                               the core (a child) is killed; the worker says EngineDeadError
+      nvml {field: value}                     the scripted card says so from here on (`held` {"self": MiB}: its own)
+      wait SECONDS                            then on
     always:
       children {ignore_term, setsid, shm, semaphore, temp}   a child in the group (or out of it) that sleeps
       ignore_term, foreign {field: value}, late, replayed, secret TEXT, wrong SHARE, hostile, gain FACTOR,
@@ -230,6 +232,9 @@ def act(pipe: Pipe, script: Script, phase: str) -> None:
     from tui_tuner.model import wire
 
     do = script.at(phase)
+    if "nvml" in do:
+        nvml(do["nvml"])
+    time.sleep(do.get("wait", 0))
     if "fail" in do:
         fail = do["fail"]
         print(text_of(fail.get("log", "")), flush=True)
@@ -266,6 +271,16 @@ def act(pipe: Pipe, script: Script, phase: str) -> None:
         time.sleep(0.05)
     while "hang" in do:
         time.sleep(3600)
+
+
+def nvml(says: dict[str, Any]) -> None:
+    file = Path(os.environ["SCRIPTED_NVML"])
+    state = json.loads(file.read_text(encoding="utf-8"))
+    held = {str(os.getpid()) if pid == "self" else pid: mib for pid, mib in says.get("held", {}).items()}
+    state |= {**says, "held": state.get("held", {}) | held}
+    half = file.with_suffix(f".{os.getpid()}")
+    half.write_text(json.dumps(state), encoding="utf-8")
+    half.replace(file)
 
 
 def text_of(log: str) -> str:

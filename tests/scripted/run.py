@@ -1,9 +1,16 @@
-"""A runner with short waits, for faults that the real ones would take minutes to notice."""
+"""A runner with short waits, for faults that the real ones would take minutes to notice.
+
+`storage` may make its disk slow, as a network's is ({"slow": seconds a sync}), or let a sync fail once
+({"fails": the number of that sync}).
+"""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -16,6 +23,21 @@ def ready(problem: str | None) -> None:
     print(problem or "ok", flush=True)
 
 
+def worsen(slow: float = 0.0, fails: int = 0) -> None:
+    sync, count = os.fsync, 0
+
+    def fsync(fd: int) -> None:
+        nonlocal count
+        count += 1
+        time.sleep(slow)
+        if count == fails:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        sync(fd)
+
+    os.fsync = fsync
+
+
 if __name__ == "__main__":
-    limits = msgspec.convert(json.loads(sys.argv[2]), Limits)
-    sys.exit(sweep.run(Path(sys.argv[1]), ready, limits))
+    given = json.loads(sys.argv[2])
+    worsen(**given.pop("storage", {}))
+    sys.exit(sweep.run(Path(sys.argv[1]), ready, msgspec.convert(given, Limits)))

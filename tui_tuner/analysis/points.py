@@ -11,7 +11,7 @@ ITL   wait between two tokens         E2E   last token − sent          gap   t
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
+import weakref
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
@@ -30,6 +30,9 @@ LAG_SHARE = 0.10  # a client later than this share of the median TTFT (p99) meas
 HIT_SHARE = 0.01  # more prefix-cache hits than this mean that prompts were seen before
 CLOCK_SHARE = 0.10  # a mean SM clock this far from the baseline's is another power state
 WORK_SHARE = 0.01  # output tokens of the speed pass may differ by this much from the baseline's
+SHORT_S = 5.0  # a speed pass below this cannot tell small differences: its edges weigh too much
+TOO_SHORT_S = 2.0  # below this no verdict is more than indicative
+ENOUGH_S = 10.0  # what a longer pass should reach
 
 # Knobs that are about the prefix cache, or whose load repeats prefixes on purpose.
 CACHE_KNOBS = frozenset({"enable_prefix_caching", "kv_offloading_size", "prefix_caching_hash_algo"})
@@ -169,19 +172,17 @@ def figures(point: Point, plan: Plan | Session) -> Figures:
     )
 
 
-_seen: OrderedDict[int, tuple[ev.Requests, Slo, Level]] = OrderedDict()
-_SEEN = 128
+_seen: dict[int, tuple[weakref.ref[ev.Requests], Slo, Level]] = {}
 
 
 def level_figures(rows: ev.Requests, slo: Slo) -> Level:
-    """The figures of one load level's rows. The last 128 are remembered, by identity: rows never change."""
-    known = _seen.get(id(rows))
-    if known is not None and known[0] is rows and known[1] == slo:
+    """The figures of one load level's rows. Remembered, by identity, as long as the rows live: they never change."""
+    key = id(rows)
+    known = _seen.get(key)
+    if known is not None and known[0]() is rows and known[1] == slo:
         return known[2]
     level = _level_figures(rows, slo)
-    _seen[id(rows)] = (rows, slo, level)  # holds the rows, so that their id is not given to others meanwhile
-    while len(_seen) > _SEEN:
-        _seen.popitem(last=False)
+    _seen[key] = (weakref.ref(rows, lambda _: _seen.pop(key, None)), slo, level)
     return level
 
 
@@ -420,6 +421,27 @@ def problems(point: Point, base: Point | None, session: Session) -> list[str]:
     if base is not None and base.n != point.n:
         found += _unlike(point, here, figures(base, plan))
     return found
+
+
+def too_short(point: Point) -> bool:
+    """Whether the speed pass of a load level was so short that no verdict on it is more than indicative."""
+    return any(rows.seconds < TOO_SHORT_S for rows in point.levels)
+
+
+def notes(point: Point) -> list[str]:
+    """What should be known of a valid point beside its figures: a speed pass too short for small differences, with
+    the number of requests that makes it long enough at every level."""
+    short = min(point.levels, key=lambda rows: rows.seconds, default=None)
+    if short is None or short.seconds >= SHORT_S or not short.sent:
+        return []
+    asked = math.ceil(len(short.sent) * ENOUGH_S / max(short.seconds, 1e-3))
+    step = 10 ** max(len(str(asked)) - 2, 0)  # two digits say as much as was measured
+    asked = -(-asked // step) * step
+    where = f" at load level {short.level:g}" if len(point.levels) > 1 else ""
+    return [
+        f"the speed pass{where} lasted {short.seconds:.1f} s: too short to tell small differences; "
+        f"ask for {asked:,} requests or more"
+    ]
 
 
 def _cache_is_the_subject(plan: Plan) -> bool:

@@ -7,7 +7,7 @@ since the epoch (UTC); durations are seconds; memory is MiB unless the name says
 
 from __future__ import annotations
 
-from typing import Any, Literal, Union
+from typing import Annotated, Any, Literal, Union
 
 import msgspec
 from msgspec import Struct
@@ -33,10 +33,14 @@ def _tag(name: str) -> str:
     return "".join("_" + c.lower() if c.isupper() else c for c in name).lstrip("_")
 
 
+# Before 1970, or beyond the year 9999, no clock has written it, and calendars raise.
+Time = Annotated[float, msgspec.Meta(ge=0.0, le=253_402_300_799.0)]
+
+
 class Event(Struct, frozen=True, omit_defaults=True, tag_field="type", tag=_tag):
     """A fact and when it became one."""
 
-    t: float
+    t: Time
 
 
 class SessionStart(Event, frozen=True, tag="session"):
@@ -116,6 +120,17 @@ class Capacity(Event, frozen=True):
     resolved: dict[str, Any] = {}
     changed: Changed | None = None
     startup_s: float | None = None
+
+
+class Warmed(Event, frozen=True):
+    """The warm-up: so many windows of equal work in so many seconds. `steady` tells whether the output tok/s of the
+    last two agreed; without that it ended at its limit, `limit_s`."""
+
+    n: int
+    windows: int
+    seconds: float
+    limit_s: float
+    steady: bool
 
 
 class Tick(Event, frozen=True, gc=False):
@@ -262,8 +277,8 @@ class Decision(Event, frozen=True):
 
 
 AnyEvent = Union[  # noqa: UP007 (msgspec reads this on 3.10, where the engine may live)
-    SessionStart, Launched, PointStarted, Phase, Capacity, Tick, Requests, Answers, PointDone, PointFailed, Clean,
-    Asked, Noted, Band, SweepEnded, Decision,
+    SessionStart, Launched, PointStarted, Phase, Capacity, Warmed, Tick, Requests, Answers, PointDone, PointFailed,
+    Clean, Asked, Noted, Band, SweepEnded, Decision,
 ]  # fmt: skip
 
 
@@ -271,7 +286,7 @@ class Envelope(Struct, frozen=True):
     """The part of an event that every version understands."""
 
     type: str
-    t: float = 0.0
+    t: Time = 0.0
 
 
 KNOWN: frozenset[str] = frozenset(

@@ -190,7 +190,7 @@ class PointRun:
         )  # fmt: skip
 
     def _sample(self, pgid: int | None) -> gpu.Sample:
-        sample = self._sweep.sampler.sample(pgid)
+        sample = self._sweep.sample(pgid)
         self._samples.append((time.time(), sample))
         return sample
 
@@ -207,6 +207,11 @@ class PointRun:
         elif isinstance(message, wire.Ready):
             self._watch.results(now)
             sweep.emit(self._capacity(message))
+        elif isinstance(message, wire.Warmed):
+            self._watch.results(now)
+            sweep.emit(
+                ev.Warmed(sweep.now(), n, message.windows, message.seconds, message.limit_s, message.steady), sync=False
+            )
         elif isinstance(message, wire.Level):
             self._watch.results(now)
             self._levels.append(self._requests(message))

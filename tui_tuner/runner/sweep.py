@@ -87,6 +87,7 @@ class Sweep:
         self._stop: str | None = None
         self._skip: int | None = None
         self._baseline_mib: int | None = None
+        self._told = False  # whether NVML told anything when last asked
         self._signals()
 
     # ---- what a point needs of the sweep -----------------------------------------------------------------------
@@ -109,6 +110,17 @@ class Sweep:
     def note(self, say: str, level: str = "warn") -> None:
         """A sentence for the person."""
         self.emit(ev.Noted(self.now(), say, "warn" if level == "warn" else "info"))
+
+    def sample(self, pgid: int | None) -> gpu.Sample:
+        """One look at the device. When a card falls silent the person is told, once."""
+        sample = self.sampler.sample(pgid)
+        told, self._told = self._told, sample != gpu.Sample()
+        if told and not self._told and self.start.machine.gpu is not None:
+            self.note(
+                "NVML tells nothing of the card any more, as if it had fallen off the bus: memory, heat and throttling "
+                "are not seen from here on; `dmesg` may name an Xid"
+            )
+        return sample
 
     def asked(self, running: int | None) -> Ended | None:
         """Takes what the person has asked for meanwhile; how the running point must end, if it must."""
