@@ -7,6 +7,7 @@ fits, the first exception of the log stands for the cause: later ones are conseq
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import signal
@@ -102,8 +103,10 @@ def explain(end: End) -> Failure:
     if end.failed:
         words += f"\n{end.failed.exception}: {plain(end.failed.message)}\n"
     for pattern, rule in _RULES:
-        if (found := pattern.search(words)) and (failure := rule(found, end)):
-            return failure
+        if found := pattern.search(words):
+            with contextlib.suppress(ValueError, ArithmeticError):  # numbers that are none: then the words alone count
+                if failure := rule(found, end):
+                    return failure
     if end.exit is not None and end.exit < 0:
         return _killed(end)
     root = _root(raised, end.failed)
@@ -298,7 +301,8 @@ def _number(text: str) -> float:
 
 def _share(end: End) -> float | None:
     share = end.args.get("gpu_memory_utilization")
-    return float(share) if isinstance(share, (int, float)) and not isinstance(share, bool) else None
+    number = isinstance(share, (int, float)) and not isinstance(share, bool)
+    return float(share) if number and 0 < share <= 1 else None
 
 
 def _less_memory(end: End, else_say: str) -> Fix:
@@ -508,12 +512,64 @@ def _unknown_argument(m: re.Match[str], end: End) -> Failure:
     )
 
 
+def _heads(m: re.Match[str], end: End) -> Failure:
+    heads, size = int(m.group(1)), int(m.group(2))
+    value = next(n for n in range(max(min(size, heads), 1), 0, -1) if heads % n == 0)
+    return Failure(
+        "config_error",
+        _at_start(end, "import"),
+        _short(m.group(0)),
+        f"The model's {heads} attention heads cannot be shared out evenly among {size} cards.",
+        Fix(f"tensor_parallel_size {value} would do", "tensor_parallel_size", value),
+    )
+
+
+def _too_few_cards(m: re.Match[str], end: End) -> Failure:
+    asked, there = int(m.group(1)), int(m.group(2))
+    fix = Fix(f"tensor_parallel_size {there} is the largest here", "tensor_parallel_size", there)
+    return Failure(
+        "config_error",
+        _at_start(end, "import"),
+        _short(m.group(0)),
+        f"{asked} cards are asked for, and this machine has {there} that the engine can see.",
+        fix if there else Fix("see `tui-tuner doctor`"),
+    )
+
+
+def _no_attention(m: re.Match[str], end: End) -> Failure:
+    kind = end.args.get("kv_cache_dtype", "auto")
+    if kind != "auto" and "kv_cache_dtype" in m.group(0):
+        fix = Fix("kv_cache_dtype auto runs everywhere", "kv_cache_dtype", "auto")
+    elif end.args.get("attention_backend"):
+        fix = Fix("leave attention_backend to the engine", "attention_backend")
+    else:
+        fix = Fix("another dtype, kv_cache_dtype or block_size; the log gives each kernel's reason")
+    return Failure(
+        "config_error",
+        _at_start(end, "import"),
+        _short(m.group(0)),
+        "No attention kernel of this vLLM can run this configuration on this card.",
+        fix,
+    )
+
+
+def _dtype(m: re.Match[str], end: End) -> Failure:
+    had, method, can = m.groups()
+    return Failure(
+        "config_error",
+        _at_start(end, "import"),
+        _short(m.group(0)),
+        f"The quantization {method} does not compute in {had}.",
+        Fix(f"set dtype to {can} in the fixed configuration", "dtype", can) if can else None,
+    )
+
+
 def _says(status: Status, say: str, fix: str | None = None, field: str | None = None, value: Any = None) -> Rule:
-    """A rule whose words do not depend on numbers. `{0}`, `{1}` … are the pattern's groups, `{during}` is the phase."""
+    """A rule whose words do not depend on numbers. `{0}` is what its group found, `{during}` the phase."""
 
     def rule(m: re.Match[str], end: End) -> Failure:
         shown: Status = "oom_runtime" if status == "oom_startup" and end.phase in _RUNNING else status
-        words = [_short(g) if g else "" for g in m.groups()]
+        words = [_short(g) for g in m.groups() if g]  # of two ways to say it, the one that was used
         return Failure(
             shown,
             end.phase,
@@ -526,9 +582,9 @@ def _says(status: Status, say: str, fix: str | None = None, field: str | None = 
 
 
 def _engine_died(m: re.Match[str], end: End) -> Failure | None:
-    root = _root([r for r in exceptions(plain(end.log)) if "EngineDead" not in r.type], None)
-    if root:
-        return None  # it says why
+    others = [r for r in exceptions(plain(end.log)) if "EngineDead" not in r.type]
+    if any(not r.message.startswith(_WRAPPERS) and r.type not in _NO_ERRORS for r in others):
+        return None  # one of them says why
     if end.oom_kill:
         return _killed(End(end.phase, -9, oom_kill=end.oom_kill, args=end.args))
     return Failure(
@@ -562,7 +618,7 @@ _RULES: list[tuple[re.Pattern[str], Rule]] = [
      _too_long),
     (_re(r"model'?s max seq len \(([\d,]+)\) is larger than the maximum number of tokens that can be stored in KV cache[^\n]{0,200}"),
      _too_long),
-    (_re(r"No available memory for the cache blocks[^\n]{0,60}"), _no_blocks),
+    (_re(r"No available memory for the cache blocks[^\n]{0,60}|Cannot auto-fit max_model_len[^\n]{0,80}"), _no_blocks),
     (_re(r"out of memory occurred when warming up sampler with ([\d,]+) dummy requests"), _sampler),
     (_re(r"max_num_batched_tokens \(?([\d,]+)\)? must be greater than or equal to max_num_seqs \(?([\d,]+)\)?"), _contradiction),
     (_re(r"max_num_batched_tokens \(?([\d,]+)\)? is smaller than max_model_len \(?([\d,]+)\)?"), _batched_below_len),
@@ -570,8 +626,37 @@ _RULES: list[tuple[re.Pattern[str], Rule]] = [
     (_re(r"validation errors? for \w+\s*\n(?:\([^\n)]{0,60}\) [^\n\]]{0,80}\] ?)?([a-z_][\w.]{0,80})\s*\n[^\n]{0,120}?"
          r"(Input should be [^\[\n]{1,160})"), _out_of_range),
     (_re(r"__init__\(\) got an unexpected keyword argument '([\w-]{1,80})'"), _unknown_argument),
-    (_re(r"(?:torch\.)?(?:cuda\.)?OutOfMemoryError: [^\n]{0,200}|CUDA out of memory[^\n]{0,160}|CUDA error: out of memory"), _cuda_oom),
+    (_re(r"(?:torch\.)?(?:cuda\.)?OutOfMemoryError: [^\n]{0,200}|CUDA out of memory[^\n]{0,160}|CUDA error: out of memory|"
+         r"Triton Error \[CUDA\]: out of memory|CUDA_ERROR_OUT_OF_MEMORY|CUBLAS_STATUS_ALLOC_FAILED[^\n]{0,80}"), _cuda_oom),
+    (_re(r"Error in memory profiling[^\n]{0,200}"),
+     _says("env_error", "While the engine was finding out how much memory it may take, another program gave some of the card's back, "
+           "so that its sum no longer held.", "wait until the other program is done, then resume")),
     (_re(r"DefaultCPUAllocator: [^\n]{0,40}allocate memory[^\n]{0,80}|std::bad_alloc|Cannot allocate memory|\bMemoryError\b"), _host_oom),
+    (_re(r"number of attention heads \((\d{1,6})\) must be divisible by tensor parallel size \((\d{1,6})\)"), _heads),
+    (_re(r"World size \((\d{1,6})\) is larger than the number of available GPUs \((\d{1,6})\)"), _too_few_cards),
+    (_re(r"No valid attention backend found[^\n]{0,400}|Selected backend [^\n]{0,80} is not valid for this configuration[^\n]{0,200}"),
+     _no_attention),
+    (_re(r"torch\.(\w{1,20}) is not supported for quantization method ([\w-]{1,40})\.(?: Supported dtypes: \[(?:torch\.)?(\w{1,20}))?"), _dtype),
+    (_re(r"Model architectures \[([^\]\n]{1,120})\] are not supported|has model type `([^`\n]{1,60})` but Transformers does not recogni[sz]e"),
+     _says("config_error", "This vLLM does not know the model's architecture, {0}.",
+           "install a newer vLLM (`tui-tuner setup --engine-version V`), or take another model")),
+    (_re(r"SafetensorError: [^\n]{0,120}|Error while deserializing header[^\n]{0,60}|PytorchStreamReader failed[^\n]{0,80}|"
+         r"Cannot find any model weights with [^\n]{0,120}"),
+     _says("env_error", "The model's weights are not whole on this disk: a download was cut off, or only pointers to them are here.",
+           "fetch the model anew")),
+    (_re(r"Failed to find C compiler|No working C\+\+ compiler found|No such file or directory: '(?:gcc|g\+\+|cc|c\+\+|clang)'|"
+         r"Python\.h: No such file"),
+     _says("env_error", "The engine compiles kernels as it starts, and this machine has no C compiler, or not Python's headers.",
+           "install both (gcc and python3-dev, or what they are called here)")),
+    (_re(r"Could not find nvcc[^\n]{0,80}|No such file or directory: '[^'\n]{0,120}nvcc'|cannot find -lcuda"),
+     _says("env_error", "Kernels are compiled for this card as the engine starts, and CUDA's compiler is not there, or not whole.",
+           "install the CUDA toolkit, or set VLLM_USE_FLASHINFER_SAMPLER=0 in the environment")),
+    (_re(r"version [`'‘]?(GLIBC[A-Z]*_[\d.]+)['’]? not found"),
+     _says("env_error", "This system is older than the installed vLLM needs: it lacks {0}.",
+           "use a newer system, or a container with one")),
+    (_re(r"undefined symbol: ?(\w{1,60})"),
+     _says("env_error", "Two libraries of the engine's environment do not fit each other (undefined symbol {0}): mostly another torch "
+           "than vLLM was built for.", "let `tui-tuner setup` make an environment")),
     (_re(r"operator torchvision::nms does not exist"),
      _says("env_error", "torchvision was built for another torch than the installed one, and vLLM cannot be imported beside it.",
            "remove torchvision, torchaudio and torchcodec from the engine's environment: text models need none of them")),
@@ -590,7 +675,7 @@ _RULES: list[tuple[re.Pattern[str], Rule]] = [
     (_re(r"uncorrectable ECC error[^\n]{0,60}|fallen off the bus|GPU is lost|CUDA error: unspecified launch failure"),
      _says("crash", "The card itself failed {during}: the driver reports a hardware error.",
            "look at `dmesg` for an Xid number; the card may need a reset, or to be exchanged")),
-    (_re(r"CUDA error: an illegal memory access[^\n]{0,60}|CUDA error: device-side assert[^\n]{0,60}|CUDNN_STATUS_\w+|cuBLAS? ?\w*error"),
+    (_re(r"CUDA error: an illegal memory access[^\n]{0,60}|CUDA error: device-side assert[^\n]{0,60}|CUDNN_STATUS_\w+|CUBLAS_STATUS_\w+"),
      _says("crash", "A kernel on the card crashed {during}: this configuration meets a fault in vLLM or a library.",
            "try the value's neighbours, or enforce_eager, to see whether it is the value")),
     (_re(r"(?:gated repo|401 Client Error|403 Client Error|Access to model [^\n]{0,80} is restricted)[^\n]{0,80}"),
