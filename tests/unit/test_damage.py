@@ -219,3 +219,19 @@ def test_values_that_no_runner_writes(data: st.DataObject, tmp_path_factory: pyt
     is_read(path)
     with pytest.MonkeyPatch.context() as monkeypatch:
         goes_on(path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "flaw",
+    [{"score": [5.0] * 20}, {"score": [-1.0] * 20}, {"text": ["one"]}, {"tokens": []}, {"finish": ["stop"] * 21}],
+)
+def test_answers_that_do_not_fit_together_are_skipped(flaw: dict[str, Any], tmp_path: Path) -> None:
+    """A score is between wrong and right, and each answer has an item: else every figure of quality would be wrong."""
+    lines = answered()
+    number = next(i for i, line in enumerate(lines) if line["type"] == "answers")
+    lines[number] |= flaw
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    session = sessionfile.read(path)
+    assert session.skipped == 1 and session.points[0].answers is None and session.points[0].levels
+    assert verdict.judge(session).why and all(export.TO[kind](session, "finished") for kind in export.TO)

@@ -35,6 +35,7 @@ def _tag(name: str) -> str:
 
 # Before 1970, or beyond the year 9999, no clock has written it, and calendars raise.
 Time = Annotated[float, msgspec.Meta(ge=0.0, le=253_402_300_799.0)]
+Score = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 
 
 class Event(Struct, frozen=True, omit_defaults=True, tag_field="type", tag=_tag):
@@ -184,15 +185,23 @@ class Requests(Event, frozen=True, weakref=True):
 
 
 class Answers(Event, frozen=True):
-    """The quality pass: columns of equal length, one row an item. `score` is 1 right, 0 wrong, None unscored."""
+    """The quality pass: columns of equal length, one row an item. `score` is 1 right, 0 wrong, None unscored.
+
+    Columns that are not equally long are refused with a ValueError: their rows are no answers to anything.
+    """
 
     n: int
     item: list[str] = []
     text: list[str] = []
-    score: list[float | None] = []
+    score: list[Score | None] = []
     finish: list[str] = []
     tokens: list[int] = []
     chat_template: bool = True
+
+    def __post_init__(self) -> None:
+        columns = (self.item, self.text, self.score, self.finish, self.tokens)
+        if len({len(column) for column in columns}) > 1:
+            raise ValueError("the columns of these answers differ in length")
 
 
 class PointDone(Event, frozen=True):
