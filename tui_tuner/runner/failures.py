@@ -301,8 +301,9 @@ def _number(text: str) -> float:
 
 def _share(end: End) -> float | None:
     share = end.args.get("gpu_memory_utilization")
-    number = isinstance(share, (int, float)) and not isinstance(share, bool)
-    return float(share) if number and 0 < share <= 1 else None
+    if isinstance(share, (int, float)) and not isinstance(share, bool) and 0 < share <= 1:
+        return float(share)
+    return None
 
 
 def _less_memory(end: End, else_say: str) -> Fix:
