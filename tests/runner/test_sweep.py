@@ -35,6 +35,7 @@ def test_a_launched_sweep_outlives_its_starter_and_writes_everything(folder: Pat
     for point in session.points:
         assert point.status == "ok" and point.clean and point.clean.ok
         assert point.capacity and point.capacity.kv_tokens and point.capacity.resolved
+        assert point.warmed and (point.warmed.windows, point.warmed.limit_s, point.warmed.steady) == (2, 10.0, True)
         assert len(point.levels) == 1 and len(point.levels[0].sent) == 64
         assert point.answers and len(point.answers.item) == 6
         assert set(point.answers.score) == {1.0}
@@ -44,7 +45,7 @@ def test_a_launched_sweep_outlives_its_starter_and_writes_everything(folder: Pat
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     kinds = [type(e).__name__ for e in sessionfile.events(path) if not isinstance(e, (ev.Tick, ev.Phase))]
     first = kinds[kinds.index("PointStarted") : kinds.index("Clean") + 1]
-    assert first == ["PointStarted", "Capacity", "Requests", "Answers", "PointDone", "Clean"]
+    assert first == ["PointStarted", "Capacity", "Warmed", "Requests", "Answers", "PointDone", "Clean"]
 
 
 def test_the_baseline_is_what_others_are_compared_with(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

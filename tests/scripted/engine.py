@@ -206,6 +206,7 @@ def work(words: list[str]) -> None:
     enter(pipe, script, "ready")
     if task.requests:
         enter(pipe, script, "warmup")
+        pipe.send(wire.Warmed(windows=2, seconds=1.5, limit_s=10.0, steady=True))
         levels = task.load.levels()
         for index, level in enumerate(levels[: script.do.get("levels", len(levels))]):
             enter(pipe, script, "speed", f"level {index + 1} of {len(levels)}")

@@ -198,25 +198,29 @@ async def test_figures_of_the_level_come_from_the_engines_statistics() -> None:
     assert found.running_mean == pytest.approx(2.0, rel=0.2)
 
 
-async def warm(engine: FakeEngine, agree: float, limit_s: float) -> tuple[int, list[str]]:
+async def warm(
+    engine: FakeEngine, agree: float, limit_s: float, least_s: float | None = None, work: int = 10_000
+) -> tuple[wire.Warmed, list[str]]:
     told: list[str] = []
     spec = Load("closed", (2,), (), 8, 4)
-    windows = await load.warm_up(engine, lambda level, n: prepared(spec, level, n), 2, agree, limit_s, told.append)
-    return windows, told
+    limits = (limit_s if least_s is None else least_s, limit_s)
+    warmed = await load.warm_up(engine, lambda level, n: prepared(spec, level, n), 2, work, agree, limits, told.append)
+    return warmed, told
 
 
 async def test_warm_up_ends_when_two_windows_agree() -> None:
     engine = FakeEngine(step_s=0.14)  # a window takes over half a second, so that its work stays the same
-    windows, told = await warm(engine, 10.0, 60)
-    assert windows == 2
+    warmed, told = await warm(engine, 10.0, 60)
+    assert (warmed.windows, warmed.steady, warmed.limit_s) == (2, True, 60)
+    assert warmed.seconds >= 2 * 4 * 0.14 * 0.9
     assert told[0].startswith("window 1: ")
-    assert told[0].endswith(" tok/s")
+    assert told[0].endswith(" tok/s, 60 s at most")
     assert len(set(engine.asked)) == len(engine.asked) == 4
 
 
 async def test_short_windows_grow_and_are_not_compared_with_smaller_ones() -> None:
     engine = FakeEngine(step_s=0.02)
-    windows, _ = await warm(engine, 10.0, 60)  # on an idle machine 0.08 s, 0.16, 0.32, 0.64, 0.64
+    windows = (await warm(engine, 10.0, 60))[0].windows  # on an idle machine 0.08 s, 0.16, 0.32, 0.64, 0.64
     sizes = [sum(name.startswith(f"warmup{window}-") for name in engine.names) for window in range(windows)]
     assert windows >= 3
     assert sizes[:-1] == [2 * 2**window for window in range(windows - 1)]
@@ -225,13 +229,24 @@ async def test_short_windows_grow_and_are_not_compared_with_smaller_ones() -> No
 
 
 async def test_warm_up_has_one_window_at_least_and_a_limit() -> None:
-    assert (await warm(FakeEngine(), 0.0, 0.0))[0] == 1
+    warmed, _ = await warm(FakeEngine(), 0.0, 0.0)
+    assert (warmed.windows, warmed.steady, warmed.limit_s) == (1, False, 0.0)
+
+
+async def test_a_warm_up_that_never_agrees_takes_no_longer_than_the_speed_pass() -> None:
+    engine = FakeEngine(step_s=0.02)  # four tokens: 0.08 s a request of two clients, a window of two 0.08 s
+    warmed, told = await warm(engine, -1.0, 60, least_s=0.0, work=12)
+    assert not warmed.steady
+    assert 12 / 2 * 0.08 <= warmed.limit_s < 60, "the time of twelve requests by two clients"
+    assert len(told) == warmed.windows < 20
+    short, _ = await warm(FakeEngine(step_s=0.001), -1.0, 60, least_s=0.3, work=1)
+    assert short.limit_s == 0.3, "a short speed pass has a warm-up all the same"
 
 
 async def test_warm_up_prompts_are_not_the_measured_ones() -> None:
     engine = FakeEngine()
     spec = Load("closed", (2,), (), 8, 4)
-    await load.warm_up(engine, lambda level, n: prepared(spec, level, n), 2, 0.0, 0.2, lambda _: None)
+    await load.warm_up(engine, lambda level, n: prepared(spec, level, n), 2, 99, 0.0, (0.2, 0.2), lambda _: None)
     warmed = set(engine.asked)
     await run(engine, spec, 20)
     assert warmed.isdisjoint(engine.asked[len(warmed) :])

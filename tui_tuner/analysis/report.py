@@ -109,6 +109,9 @@ def point_dict(point: Point, session: Session) -> dict[str, Any]:
         "attempts": len(point.earlier) + 1,
         "segment": point.segment,
         "seconds": took,
+        "warmup": {key: getattr(point.warmed, key) for key in ("windows", "seconds", "limit_s", "steady")}
+        if point.warmed
+        else None,
         "startup_s": capacity.startup_s if capacity else None,
         "capacity": {
             key: getattr(capacity, key) if capacity else None

@@ -30,6 +30,7 @@ class Point(Struct, frozen=True):
     start: ev.PointStarted
     phases: tuple[ev.Phase, ...] = ()
     capacity: ev.Capacity | None = None
+    warmed: ev.Warmed | None = None
     ticks: tuple[ev.Tick, ...] = ()
     levels: tuple[ev.Requests, ...] = ()
     answers: ev.Answers | None = None
@@ -151,7 +152,7 @@ class Fold:
             )
             self._ticks[event.n] = []
         elif isinstance(
-            event, (ev.Phase, ev.Capacity, ev.Requests, ev.Answers, ev.PointDone, ev.PointFailed, ev.Clean)
+            event, (ev.Phase, ev.Capacity, ev.Warmed, ev.Requests, ev.Answers, ev.PointDone, ev.PointFailed, ev.Clean)
         ):
             point = self._points.get(event.n)
             if point is None:
@@ -222,6 +223,8 @@ def _with(point: Point, event: ev.AnyEvent) -> Point:
         return replace(point, phases=(*point.phases, event))
     if isinstance(event, ev.Capacity):
         return replace(point, capacity=event)
+    if isinstance(event, ev.Warmed):
+        return replace(point, warmed=event)
     if isinstance(event, ev.Requests):
         return replace(point, levels=(*point.levels, event))
     if isinstance(event, ev.Answers):

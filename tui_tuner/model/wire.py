@@ -37,7 +37,10 @@ class Task(Message, frozen=True):
     questions: list[Question] = []
     max_tokens: int = 64
     tick_s: float = 0.5
-    warmup_max_s: float = 60.0  # the warm-up ends here if two windows never agreed
+    # The warm-up ends here if two windows never agreed: after as long as the speed pass will take at the rate of the
+    # last window, but not before the first nor after the second of these.
+    warmup_least_s: float = 10.0
+    warmup_max_s: float = 60.0
     warmup_agree: float = 0.03
     trace: list[dict[str, Any]] = []  # the person's own requests, already read and checked
 
@@ -89,6 +92,15 @@ class Stats(Message, frozen=True):
     waiting: int
     kv_usage: float
     preemptions: int
+
+
+class Warmed(Message, frozen=True):
+    """The warm-up is over; fields as in events.Warmed."""
+
+    windows: int
+    seconds: float
+    limit_s: float
+    steady: bool
 
 
 class Level(Message, frozen=True):
@@ -162,7 +174,7 @@ class Findings(Struct, frozen=True):
 
 
 ToWorker = Union[Task, Stop]  # noqa: UP007
-FromWorker = Union[Hello, Entered, Ready, Stats, Level, Replies, Failed, Finished]  # noqa: UP007
+FromWorker = Union[Hello, Entered, Ready, Stats, Warmed, Level, Replies, Failed, Finished]  # noqa: UP007
 
 _encoder = msgspec.json.Encoder()
 to_worker = msgspec.json.Decoder(ToWorker)

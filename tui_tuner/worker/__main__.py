@@ -133,15 +133,17 @@ async def _work(task: wire.Task, channel: Channel, engine: Any, recorder: Any) -
 
     if task.requests > 0:
         channel.enter("warmup")
-        await load.warm_up(
+        levels = task.load.levels()
+        warmed = await load.warm_up(
             engine,
             prepare,
             load.warmup_clients(task.load),
+            task.requests * len(levels),
             task.warmup_agree,
-            task.warmup_max_s,
+            (task.warmup_least_s, task.warmup_max_s),
             lambda words: channel.enter("warmup", words),
         )
-        levels = task.load.levels()
+        channel.send(warmed)
         own_words = any(row.get("prompt") or row.get("messages") for row in task.trace)
         for index, value in enumerate(levels):
             prepared = prepare(index, task.requests)

@@ -20,6 +20,7 @@ from tui_tuner.model import draw, wire
 from tui_tuner.model.load import Load
 from tui_tuner.worker.stats import Recorder, Totals
 
+_WINDOW_S = 0.5  # a warm-up window shorter than this measures little but its edges
 ERROR = "error"  # the finish reason of a request that the engine refused
 
 
@@ -262,15 +263,19 @@ async def warm_up(
     engine: Engine,
     prepare: Callable[[int, int], Sequence[Prepared]],
     clients: int,
+    work: int,
     agree: float,
-    limit_s: float,
+    limits: tuple[float, float],
     tell: Callable[[str], None],
-) -> int:
-    """Windows of equal work until the output tok/s of two in a row differ by no more than `agree` (a share), or
-    `limit_s` seconds are over; gives the number of windows, at least one. `prepare(level, count)` makes requests.
+) -> wire.Warmed:
+    """Windows of equal work until the output tok/s of two in a row differ by no more than `agree` (a share), or time
+    is up; at least one. `prepare(level, count)` makes requests.
 
-    A window is one request a client; while it takes less than half a second it is doubled, because a short one measures
-    little but its edges. Raises the refusal if a window had no output, and what the engine died of.
+    Time is up after as long as the speed pass, `work` requests, will take at the last window's rate, within `limits`
+    (seconds): a warm-up that never agrees costs no more than what it is for.
+
+    A window is one request a client; while it takes less than half a second it is doubled. Raises the refusal if a
+    window had no output, and what the engine died of.
     """
     began = time.perf_counter()
     count, before, windows = clients, None, 0
@@ -285,12 +290,15 @@ async def warm_up(
         if not tokens:
             raise failures.first or RuntimeError("the engine answered the warm-up without a single token")
         speed = tokens / seconds
-        tell(f"window {windows}: {speed:,.0f} tok/s")
+        limit = max(limits[0], min(limits[1], work * seconds / count))
+        tell(f"window {windows}: {speed:,.0f} tok/s, {limit:.0f} s at most")
         agreed = before is not None and abs(speed - before) <= agree * before
-        if agreed or draw.WARMUP - windows <= draw.LAST_WARMUP or time.perf_counter() - began + seconds > limit_s:
-            return windows
+        took = time.perf_counter() - began
+        ahead = seconds if seconds >= _WINDOW_S else 2 * seconds
+        if agreed or draw.WARMUP - windows <= draw.LAST_WARMUP or took + ahead > limit:
+            return wire.Warmed(windows=windows, seconds=round(took, 3), limit_s=round(limit, 3), steady=agreed)
         before = speed
-        if seconds < 0.5:
+        if seconds < _WINDOW_S:
             count, before = count * 2, None
 
 
