@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# How long an example takes says how busy the machine is.
+hypothesis.settings.register_profile("tui-tuner", deadline=None)
+hypothesis.settings.load_profile("tui-tuner")
 
 FAULTS: list[tuple[str, ...]] = []  # rows that tests/runner adds as it goes
 HEAD = ("fault", "phase", "kept", "left", "the person is told")

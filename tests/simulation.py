@@ -30,7 +30,7 @@ from tui_tuner.model.session import Point, Session
 from tui_tuner.model.slo import Slo
 
 NOISES = (0.5, 1.0, 2.0, 3.0, 5.0)
-OUTPUT = 100
+OUTPUT = 3_000  # tokens of a pass: half a minute, so that it is none of the short ones
 
 
 class World(Struct, frozen=True):
@@ -58,7 +58,7 @@ def known_band(world: World, rng: random.Random) -> dict[str, Any]:
 
 
 def measured(n: int, slot: schedule.Slot, t: float, tok_s: float) -> Point:
-    """A point that one request of 100 tokens tells the speed of."""
+    """A point that one request tells the speed of."""
     seconds = OUTPUT / tok_s
     rows = ev.Requests(t, n, 8.0, "closed", seconds, [0.0], [0.0], [seconds / 2], [seconds], [10], [OUTPUT], ["length"])
     start = ev.PointStarted(t, n, slot.role, slot.value)

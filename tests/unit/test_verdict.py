@@ -21,6 +21,9 @@ def standard(*values: Any, **changes: Any) -> ev.SessionStart:
     return m.start(m.plan(knob=Sweep("max_num_seqs", values or (8,)), thoroughness="standard"), **changes)
 
 
+WORK = 64 * 32  # output tokens of a level: over a number of seconds they are its tok/s
+
+
 def test_a_clear_gain_is_kept_and_said_in_one_sentence() -> None:
     verdict = judge(m.quick(m.point(2, "value", 8, 162.0, ttft_ms=2000.0)))
     assert (verdict.choice, verdict.value, verdict.strength) == ("keep", 8, "indicative")
@@ -292,3 +295,28 @@ def test_answers_that_read_otherwise_are_mentioned() -> None:
     other = m.answers(10, text="quite another text that scores the same")
     found = judge(m.quick(m.point(2, "value", 8, 162.0, given=other)))
     assert found.choice == "keep" and any("read as the baseline" in w for w in found.warnings)
+
+
+@pytest.mark.parametrize(("seconds", "strength"), [(1.9, "indicative"), (2.1, "measured")])
+def test_a_very_short_speed_pass_is_never_more_than_indicative(seconds: float, strength: str) -> None:
+    base = m.point(1, "baseline", 1, WORK / seconds)
+    found = judge(m.quick(m.point(2, "value", 8, WORK / 2.5), base=base, begin=standard()))
+    assert found.strength == strength
+    assert any("too short to tell small differences" in w for w in found.warnings)
+    slow = judge(m.quick(m.point(2, "value", 8, 130.0), begin=standard()))
+    assert slow.strength == "measured" and not any("too short" in w for w in slow.warnings)
+
+
+@pytest.mark.parametrize(("scale", "strength"), [(1.0, "tested"), (20.0, "indicative")])
+def test_launches_of_a_very_short_speed_pass_test_nothing(scale: float, strength: str) -> None:
+    found = decide([scale * x for x in (110, 111, 109)], [scale * x for x in (100, 101, 99)])
+    assert (found.choice, found.strength) == ("keep", strength)
+    assert (found.smallest_difference or 0.0) >= (2.0 if scale == 1.0 else 5.0)
+
+
+def test_a_short_speed_pass_says_how_many_requests_would_do() -> None:
+    short, long = m.rows(WORK / 1.9, level=8.0), m.rows(WORK / 6.0, level=32.0)
+    said = "lasted 1.9 s: too short to tell small differences; ask for 340 requests or more"
+    assert points.notes(m.point(1, "baseline", 1, levels=(short,))) == [f"the speed pass {said}"]
+    assert points.notes(m.point(1, "baseline", 1, levels=(long, short))) == [f"the speed pass at load level 8 {said}"]
+    assert points.notes(m.point(1, "baseline", 1, levels=(long,))) == []

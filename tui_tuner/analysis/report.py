@@ -137,6 +137,7 @@ def point_dict(point: Point, session: Session) -> dict[str, Any]:
         "difference_percent": change,
         "bottleneck": {"kind": held.kind, "title": held.title, "why": held.why} if held else None,
         "problems": points.problems(point, base, session) if point.status is not None else [],
+        "notes": points.notes(point),
     }  # fmt: skip
 
 

@@ -8,6 +8,8 @@ measured    beyond the largest of 3 %, twice the drift, and the band widened for
 tested      finalist and baseline launched afresh, alternating: the 95 % interval of their difference excludes zero,
             and the difference is more than 2 % and more than the drift
 
+Where a speed pass took less than 2 s, no verdict is more than indicative, whatever else is known.
+
 The drift is how far the last baseline lies from the first. Percentages are of the baseline; a gain is positive when
 the figure got better, whichever way it runs.
 """
@@ -149,7 +151,7 @@ class _Judge:
         judged = self._tested(judged)
         what = self._target(first)
         keeps = [v for v in judged if v.choice == "keep" and v.gain_percent is not None]
-        tested = [v for v in judged if v.strength == "tested"]
+        tested = [v for v in judged if v.interval is not None]
         winner = max(tested or keeps, key=lambda v: v.gain_percent or 0.0, default=None)
         if winner is not None and winner.choice == "keep":
             choice: ev.Choice = "keep"
@@ -230,12 +232,14 @@ class _Judge:
     def _noise(self, what: str) -> bands.Noise | None:
         return bands.of(self.start.band, what, self.slo.goal)
 
-    def _threshold(self, segment: int, what: str) -> tuple[float, Strength]:
-        """What a gain must exceed, in percent, and how firm a verdict then is."""
+    def _threshold(self, point: Point, what: str) -> tuple[float, Strength]:
+        """What the point's gain must exceed, in percent, and how firm a verdict then is."""
+        segment = point.segment
         twice = 2.0 * (self._drift(segment, what) or 0.0)
         noise = self._noise(what)
         count = len(self._base_values(segment, what))
-        if self.plan.thoroughness != "quick" and noise is not None and count >= 2:
+        short = any(points.too_short(p) for p in (point, *self._bases(segment)))
+        if self.plan.thoroughness != "quick" and noise is not None and count >= 2 and not short:
             band = stats.widened(noise.sd_percent, noise.pairs, self.tried)
             return max(STANDARD_FLOOR, twice, band), "measured"
         return max(QUICK_FLOOR, twice, noise.percent if noise else 0.0), "indicative"
@@ -259,7 +263,7 @@ class _Judge:
         reference = self._base_values(point.segment, what)
         mean = fmean(reference) if reference else None
         better = points.gain(here, mean, up)
-        threshold, strength = self._threshold(point.segment, what)
+        threshold, strength = self._threshold(point, what)
         invalid = points.problems(point, base, self.session)
         invalid += [f"the baseline: {text}" for text in points.problems(base, base, self.session)]
         compared = self._quality(point, base)
@@ -381,7 +385,8 @@ class _Judge:
         low, middle, high = (_as_percent(x, up) for x in (difference.low, difference.value, difference.high))
         drift = self._round_drift(b)
         half = max(middle - low, high - middle)
-        threshold = max(TESTED_FLOOR, drift, half)
+        short = any(points.too_short(p) for p in (*mine, *theirs))
+        threshold = max(QUICK_FLOOR if short else TESTED_FLOOR, drift, half)
         broken = self._newly_broken_by_median(theirs, mine, what, threshold)
         compared = self._middle_quality(mine, theirs, before.quality)
         alarm = self._alarm(compared)
@@ -414,7 +419,7 @@ class _Judge:
             base=base,
             gain_percent=middle,
             threshold_percent=threshold,
-            strength="tested",
+            strength="indicative" if short else "tested",
             interval=(low, high),
             broken=tuple(broken),
             problems=tuple(invalid),
@@ -472,7 +477,7 @@ class _Judge:
             if base is None or not points.measured(point):
                 continue
             valid = not points.problems(point, base, self.session)
-            threshold, _ = self._threshold(point.segment, self._target(base))
+            threshold, _ = self._threshold(point, self._target(base))
             for here in self.figures(point).levels:
                 before = self.figures(base).level(here.level)
                 if before is None:
@@ -506,11 +511,16 @@ class _Judge:
     def _warn(self, text: str) -> None:
         self.warnings.append(text)
 
+    def _shown(self) -> list[Point]:
+        return [p for p in self.session.points if p.levels and points.measured(p)]
+
     def _general_warnings(self, judged: list[ValueVerdict]) -> None:
         for v in judged:
             for problem in v.problems:
                 if not problem.startswith("the baseline:"):
                     self._warn(f"{words.called(self.knob, v.value)}: {problem}")
+        for note in points.notes(min(self._shown(), key=_shortest)):
+            self._warn(note)
         segments = {p.segment for p in self.values if points.measured(p)}
         if len(segments) > 1:
             self._warn("the sweep was interrupted: values are compared with the baseline of their own part only")
@@ -636,6 +646,11 @@ class _Judge:
         if len([x for x in self.values if x.status is not None]) > 1 and choice == "no clear difference":
             name = f"the best was {name}" if not v.problems else name
         return f"{name}: {', '.join(s for s in said if s)}: {choice}, {strength}; {back}"
+
+
+def _shortest(point: Point) -> float:
+    """The seconds of the shortest of a point's speed passes."""
+    return min(rows.seconds for rows in point.levels)
 
 
 def _choose(

@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from tui_tuner import __version__, engines, evals, gpu, paths
-from tui_tuner.analysis import bands, estimate
+from tui_tuner.analysis import bands, estimate, points
 from tui_tuner.engines import models
 from tui_tuner.model import events as ev
 from tui_tuner.model import knobs
@@ -109,6 +109,7 @@ def _with_the_past(examined: Examined, sessions: Path | None, kind: Kind) -> Exa
         line = _line_one(examined, sessions, None, kind)
         band, written = line.band, line.plan  # as earlier sessions spell it
     problems = list(examined.problems)
+    warnings = examined.warnings + _too_short(earlier, written, examined.machine)
     if plan.thoroughness == "decide" and kind == "sweep" and band is None:
         problems.append(
             Problem(
@@ -121,7 +122,21 @@ def _with_the_past(examined: Examined, sessions: Path | None, kind: Kind) -> Exa
     before = estimate.before(
         written, examined.baseline, examined.machine, examined.shape, examined.facts, earlier, band, kind
     )
-    return replace(examined, problems=problems, estimate=before)
+    return replace(examined, problems=problems, warnings=warnings, estimate=before)
+
+
+def _too_short(earlier: list[Session], plan: Plan, machine: Machine) -> list[str]:
+    """What the newest baseline of the same work said of the length of its speed pass."""
+    for session in earlier:
+        was = session.start
+        same_work = (was.plan.model, was.plan.load, was.plan.requests_per_level()) == (
+            plan.model,
+            plan.load,
+            plan.requests_per_level(),
+        )
+        if was.machine.card == machine.card and same_work and (measured := points.baselines(session)):
+            return [f"{note} (as in {session.id})" for note in points.notes(measured[-1])]
+    return []
 
 
 def _without_card(machine: Machine) -> Machine:
@@ -288,8 +303,6 @@ def resume(path: Path) -> str | None:
     if state == "finished":
         raise Refused(f"{session.id} is finished: there is nothing left to measure")
     before = session.start
-    try:
-        engine = engines.find(str(Path(before.engine.python).expanduser()))
     if changed := _changed(before):
         raise Refused(
             f"{session.id} cannot go on, for all its points must do the same work: {'; '.join(changed)}, "
@@ -297,6 +310,8 @@ def resume(path: Path) -> str | None:
         )
     except engines.NoEngine as error:
         raise Refused(f"the engine of this session is gone: {error}") from None
+    try:
+        engine = engines.find(str(Path(before.engine.python).expanduser()))
     now = gpu.probe(before.machine.gpu.uuid if before.machine.gpu else None).machine
     differs = _differences(before, engine, now)
     if differs:
