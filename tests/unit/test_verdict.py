@@ -320,3 +320,19 @@ def test_a_short_speed_pass_says_how_many_requests_would_do() -> None:
     assert points.notes(m.point(1, "baseline", 1, levels=(short,))) == [f"the speed pass {said}"]
     assert points.notes(m.point(1, "baseline", 1, levels=(long, short))) == [f"the speed pass at load level 8 {said}"]
     assert points.notes(m.point(1, "baseline", 1, levels=(long,))) == []
+
+
+def test_agreement_without_a_second_baseline_says_that_it_cannot_tell() -> None:
+    def asked(n: int, text: str) -> ev.Answers:
+        return m.answers(0, n=n, text=text, score=[None] * 20)
+
+    base, other = m.point(1, "baseline", 1, given=asked(1, "four")), m.point(2, "value", 8, given=asked(2, "five"))
+    once = judge(m.session(base, other, begin=m.start()))
+    assert (
+        any("asked once" in w for w in once.warnings)
+        and once.per_value[0].quality
+        and not once.per_value[0].quality.fell
+    )
+    twice = judge(m.quick(other, base=base))
+    assert not any("asked once" in w for w in twice.warnings)
+    assert twice.per_value[0].quality and twice.per_value[0].quality.fell

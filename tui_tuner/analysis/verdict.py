@@ -537,6 +537,11 @@ class _Judge:
         yard = self._yardstick(points.baselines(self.session)[0])
         for v in judged:
             c = v.quality
+            if c is not None and c.agreement and yard is None and c.identical < 1:
+                self._warn(
+                    f"{words.called(self.knob, v.value)}: {c.identical:.0%} of the answers read as the baseline's; how "
+                    "many would at another launch of it is not known, for it was asked once: standard asks twice"
+                )
             if c is not None and yard is not None and c.identical < yard.identical / 2 and not c.fell and c.items >= 10:
                 self._warn(
                     f"{words.called(self.knob, v.value)}: {c.identical:.0%} of the answers read as the baseline's, "
@@ -619,7 +624,8 @@ class _Judge:
         if broken:
             parts.append("breaks " + ", ".join(words.figure_name(k, self.slo) for k in broken))
         if compared is not None and compared.fell:
-            parts.append(f"accuracy fell ({compared.lost} items lost, {compared.won} won)")
+            what_fell = "agreement with the baseline's answers" if compared.agreement else "accuracy"
+            parts.append(f"{what_fell} fell ({compared.lost} items lost, {compared.won} won)")
         if invalid:
             parts.append("cannot win: " + "; ".join(invalid))
         elif choice == "no clear difference" and better is not None:
