@@ -308,10 +308,10 @@ def resume(path: Path) -> str | None:
             f"{session.id} cannot go on, for all its points must do the same work: {'; '.join(changed)}, "
             "or start a new session with `tui-tuner run`"
         )
-    except engines.NoEngine as error:
-        raise Refused(f"the engine of this session is gone: {error}") from None
     try:
         engine = engines.find(str(Path(before.engine.python).expanduser()))
+    except engines.NoEngine as error:
+        raise Refused(f"the engine of this session is gone: {error}") from None
     now = gpu.probe(before.machine.gpu.uuid if before.machine.gpu else None).machine
     differs = _differences(before, engine, now)
     if differs:
