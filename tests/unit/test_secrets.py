@@ -67,7 +67,10 @@ def test_the_home_folder_is_written_as_a_tilde_and_read_back(monkeypatch: pytest
     assert Redactor({"HOME": "/"}).text("/a/b") == Redactor({"HOME": ""}).text("/a/b") == "/a/b"
     monkeypatch.setenv("HOME", "/home/me")
     kept = {"a": ["~/x y", "~", 1, None], "b": {"c": "a~/x", "d": "~nobody-here/x"}}
-    assert paths.expanded(kept) == {"a": ["/home/me/x y", "/home/me", 1, None], "b": {"c": "a~/x", "d": "~nobody-here/x"}}
+    assert paths.expanded(kept) == {
+        "a": ["/home/me/x y", "/home/me", 1, None],
+        "b": {"c": "a~/x", "d": "~nobody-here/x"},
+    }
 
 
 def test_names() -> None:
