@@ -122,6 +122,32 @@ def test_show_takes_an_id_a_beginning_and_a_file(finished: Shell) -> None:
     assert "max_num_seqs" in text and all(len(line) <= 80 for line in text.splitlines())
 
 
+def test_replay_prints_the_phases_then_the_table_and_writes_nothing(finished: Shell) -> None:
+    (summary,) = finished.json("list", "--json")
+    before = Path(summary["file"]).read_bytes()
+    for speed in ("0", "5000"):
+        done = finished("replay", summary["id"], "--speed", speed)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.startswith("replay of a recorded session (")
+        assert "baseline (max_num_seqs 128) · load" in done.stderr and "✓ max_num_seqs 8" in done.stderr
+        assert done.stdout == finished("show", summary["id"]).stdout
+    assert Path(summary["file"]).read_bytes() == before
+    assert finished("replay", summary["id"], "--speed", "-1").returncode == cli.BAD_INPUT
+    assert finished("replay", "none").returncode == cli.BAD_INPUT
+
+
+def test_recorded_sessions_are_listed_shown_and_replayed_by_name(finished: Shell) -> None:
+    found = finished.json("list", "--recorded", "--json")
+    assert [Path(s["file"]).parent for s in found] == [library.recorded_dir()] * len(found)
+    lines = finished("list", "--recorded").stdout.splitlines()
+    assert len(lines) == len(found) and all("recorded on" in line for line in lines)
+    for session in found:
+        shown = finished("show", session["id"])
+        assert shown.returncode == 0 and session["card"] in shown.stdout
+        assert finished("replay", session["id"], "--speed", "0").stdout == shown.stdout
+        assert finished("decide", session["file"], "revert").returncode == cli.BAD_INPUT
+
+
 def test_compare_says_first_what_was_not_held_alike(finished: Shell) -> None:
     other = finished.folder / "other"
     plan = finished.folder / "other.toml"
@@ -377,7 +403,7 @@ def test_every_documented_command_works(finished: Shell, command: str) -> None:
     line = re.sub(r"\bID\|FILE\b|\b(?:OTHER_)?ID\b", name, line)
     words = shlex.split(line.split(" > ")[0].replace("…", ""))[1:]
     parsed = cli.parser().parse_args([w for w in words if w])
-    reads = ("show", "list", "export", "knobs", "schema", "plan", "doctor", "attach", "check", "compare")
+    reads = ("show", "list", "export", "knobs", "schema", "plan", "doctor", "attach", "check", "compare", "replay")
     if parsed.command in reads and "/opt/" not in line:
         done = finished(*words)
         assert done.returncode == 0, done.stderr

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from tui import sessions as made
 from tui_tuner.analysis import schedule
 from tui_tuner.model import events as ev
@@ -12,6 +14,7 @@ from tui_tuner.model.session import Session, fold
 from tui_tuner.tui import view
 from tui_tuner.tui.app import TunerApp
 from tui_tuner.tui.draft import Draft, practice
+from tui_tuner.tui.player import Player
 from tui_tuner.tui.records import (
     Checked,
     CheckUp,
@@ -27,7 +30,7 @@ from tui_tuner.tui.records import (
     Suggestion,
     Surroundings,
 )  # fmt: skip
-from tui_tuner.tui.services import Services
+from tui_tuner.tui.services import ReplaySource, Services
 
 KNOBS = (
     KnobRow(
@@ -61,9 +64,11 @@ class FakeServices(Services):
         events: dict[str, list[ev.AnyEvent]] | None = None,
         locked: frozenset[str] = frozenset(),
         gpu: bool = False,
+        recorded: dict[str, list[ev.AnyEvent]] | None = None,
     ):
         super().__init__(None, None)
-        self.events = events or {}
+        self.recorded = recorded or {}
+        self.events = {**(events or {}), **self.recorded}
         self.is_locked = locked
         self.gpu = gpu
         self.asked: list[tuple[Any, ...]] = []
@@ -77,9 +82,14 @@ class FakeServices(Services):
         return Path("/home/me/.local/share/tui-tuner/sessions")
 
     def listing(self) -> Listing:
-        rows = []
+        rows, come_along = [], []
         for name, events in self.events.items():
             s = fold(events)
+            plan, card = s.start.plan, s.start.machine.title
+            if name in self.recorded:
+                row = SessionRow(name, Path(f"{name}.jsonl"), made.T0, plan.model, plan.knob.name, "", "finished")
+                come_along.append(replace(row, card=card))
+                continue
             state = s.state(name in self.is_locked)
             outcome = "kept 8" if s.decision else "to decide" if state == "finished" else "at value 8"
             rows.append(
@@ -94,7 +104,7 @@ class FakeServices(Services):
                     outcome,
                 )
             )
-        return Listing(tuple(rows), str(self.folder()))
+        return Listing(tuple(rows), str(self.folder()), recorded=tuple(come_along))
 
     def surroundings(self) -> Surroundings:
         return Surroundings(made.GPU) if self.gpu else Surroundings(made.CPU, "NVML found no driver")
@@ -171,6 +181,12 @@ class FakeServices(Services):
 
     def source(self, path: Path) -> Any:
         return FakeSource(self, path.stem)
+
+    def replay(self, path: Path, player: Player) -> ReplaySource:
+        """Stands still at two fifths until a key is pressed."""
+        source = ReplaySource(self.events[path.stem], player)
+        player.pace = replace(player.pace, at=player.pace.length * 0.4, paused=True)
+        return source
 
     def outcome(self, path: Path) -> Any:
         from tui_tuner.analysis import verdict

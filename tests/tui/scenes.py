@@ -23,6 +23,7 @@ class Scene:
     results: str | None = None
     running: bool = False
     gpu: bool = False
+    recorded: tuple[str, ...] = ()
 
 
 EVENTS = {
@@ -34,6 +35,7 @@ EVENTS = {
     "levels": made.levels,
     "latency": made.latency,
     "card": made.on_a_card,
+    "whole-card": made.over_on_a_card,
 }
 STEPS = ("n", "enter", "enter", "enter", "enter", "enter")
 
@@ -41,6 +43,8 @@ SCENES = (
     Scene("home-empty", sessions=()),
     Scene("home", sessions=("finished", "failure", "running", "hostile")),
     Scene("home-gpu", sessions=("card",), gpu=True),
+    Scene("home-recorded", recorded=("whole-card", "latency")),
+    Scene("home-recorded-alone", sessions=(), recorded=("whole-card",)),
     Scene("home-help", ("f1",)),
     Scene("check-up", ("d",)),
     Scene("model", STEPS[:1]),
@@ -65,6 +69,10 @@ SCENES = (
     Scene("run-add", ("a",), opened="running", sessions=("running",), running=True),
     Scene("run-details", ("down", "enter"), opened="failure", sessions=("failure",)),
     Scene("run-log", ("l",), opened="running", sessions=("running",), running=True),
+    Scene("replay", ("p",), sessions=(), recorded=("whole-card",)),
+    Scene("replay-end", ("p", "e", "escape"), sessions=(), recorded=("whole-card",)),
+    Scene("replay-results", ("p", "e"), sessions=(), recorded=("whole-card",)),
+    Scene("replay-help", ("p", "f1"), sessions=(), recorded=("whole-card",)),
     Scene("results", results="finished"),
     Scene("results-failure", results="failure", sessions=("failure",)),
     Scene("results-levels", ("space",), results="levels", sessions=("levels",)),
@@ -82,7 +90,8 @@ SCENES = (
 def app_of(scene: Scene) -> TunerApp:
     events = {name: EVENTS[name]() for name in scene.sessions}
     locked = frozenset(scene.sessions) if scene.running else frozenset()
-    return fake.app(fake.FakeServices(events, locked, scene.gpu))
+    recorded = {name: EVENTS[name]() for name in scene.recorded}
+    return fake.app(fake.FakeServices(events, locked, scene.gpu, recorded))
 
 
 async def settle(pilot: Pilot[int]) -> None:
@@ -107,6 +116,10 @@ async def play(scene: Scene, pilot: Pilot[int]) -> None:
     for key in scene.keys:
         await pilot.press(key)
         await settle(pilot)
+        if key in ("p", "e") and scene.name.startswith("replay"):
+            await until(pilot, lambda: getattr(application.screen, "view", None) or application.screen.NAME != "replay")
+            if key == "e":
+                await until(pilot, lambda: getattr(application.screen, "outcome", None) is not None)
     await settle(pilot)
 
 

@@ -253,3 +253,16 @@ def on_a_card() -> list[ev.AnyEvent]:
             )
         )
     return events
+
+
+def over_on_a_card() -> list[ev.AnyEvent]:
+    """A finished sweep on a GPU."""
+    p = plan(model="Qwen/Qwen2.5-7B-Instruct", price=None)
+    return [
+        *begin(p, GPU),
+        *measured(1, "baseline", 128, T0 + 2, 1620.0, 0.4, 0.025),
+        *measured(2, "value", 2, T0 + 70, 1210.0, 0.9, 0.016),
+        *measured(3, "value", 8, T0 + 140, 2100.0, 0.2, 0.026),
+        *measured(4, "baseline_again", 128, T0 + 210, 1640.0, 0.4, 0.025),
+        ev.SweepEnded(T0 + 275, "finished"),
+    ]

@@ -12,10 +12,13 @@ from tui import sessions as made
 from tui.fake import FakeServices
 from tui_tuner.tui.app import TunerApp
 from tui_tuner.tui.draft import Draft
-from tui_tuner.tui.records import Checked, Listing, Suggestion
+from tui_tuner.tui.player import Player
+from tui_tuner.tui.records import Checked, Listing, Replay, Suggestion
 from tui_tuner.tui.screens.home import HomeScreen
+from tui_tuner.tui.screens.replay import ReplayScreen
 from tui_tuner.tui.screens.results import ResultsScreen
 from tui_tuner.tui.screens.run import RunScreen
+from tui_tuner.tui.services import ReplaySource
 from tui_tuner.tui.widgets.form import Entry, Pick
 from tui_tuner.tui.widgets.text import Line
 
@@ -419,3 +422,73 @@ async def test_closing_all_screens_at_once_is_quiet() -> None:
             app.to_home()
             await scenes.settle(pilot)
             assert isinstance(app.screen, HomeScreen)
+
+
+async def test_a_replay_pauses_changes_its_pace_and_ends_in_results_that_are_only_read() -> None:
+    services = FakeServices(recorded={"card": made.over_on_a_card()})
+    app = fake.app(services)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await scenes.settle(pilot)
+        await press(pilot, "p")
+        screen = app.screen
+        assert isinstance(screen, ReplayScreen)
+        await scenes.until(pilot, lambda: screen.view is not None)
+        assert said(app, "#label") == "replay of a recorded session (NVIDIA GeForce RTX 4090, 2025-06-15)"
+        assert "paused" in said(app, "#title")
+        speed = screen.player.pace.speed
+        await press(pilot, "f", "f", "s")
+        assert screen.player.pace.speed == speed * 2 and screen.player.pace.paused
+        await press(pilot, "space")
+        assert f"×{speed * 2:g}" in said(app, "#title")
+        before = screen.player.position
+        await scenes.until(pilot, lambda: screen.player.position > before)
+        await press(pilot, "e")
+        await scenes.until(pilot, lambda: isinstance(app.screen, ResultsScreen) and app.screen.outcome is not None)
+        assert "Recorded on NVIDIA GeForce RTX 4090" in said(app, "#sentence")
+        await press(pilot, "enter", "d", "r")
+        assert isinstance(app.screen, ResultsScreen) and not services.decided and not services.asked
+        await press(pilot, "escape")
+        assert app.screen is screen and "at its end" in said(app, "#title")
+        await press(pilot, "q")
+        assert isinstance(app.screen, HomeScreen)
+
+
+async def test_recorded_sessions_stand_below_ones_own_and_open_in_their_results() -> None:
+    services = FakeServices({"running": made.running()}, recorded={"card": made.over_on_a_card()})
+    app = fake.app(services)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await scenes.settle(pilot)
+        home = app.screen
+        assert isinstance(home, HomeScreen)
+        assert home.chosen is not None and home.chosen.id == "running" and home.check_action("resume", ())
+        await press(pilot, "down")
+        assert home.chosen.id == "card" and not home.check_action("resume", ())
+        await press(pilot, "enter")
+        assert isinstance(app.screen, ResultsScreen) and app.screen.recorded
+        await press(pilot, "escape", "up")
+        assert home.chosen.id == "running"
+
+
+async def test_a_replay_asked_for_on_the_command_line_is_all_there_is() -> None:
+    services = FakeServices(recorded={"card": made.over_on_a_card()})
+    app = fake.app(services, replay=Replay(Path("card.jsonl"), 8.0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await scenes.settle(pilot)
+        screen = app.screen
+        assert isinstance(screen, ReplayScreen)
+        await scenes.until(pilot, lambda: screen.view is not None)
+        assert screen.player.pace.speed == 8.0
+        await press(pilot, "q")
+    assert app.return_value == 0
+
+
+async def test_a_recording_that_cannot_be_read_says_why() -> None:
+    class Broken(FakeServices):
+        def replay(self, path: Path, player: Player) -> ReplaySource:
+            raise ValueError("card.jsonl is not a session")
+
+    app = fake.app(Broken(), replay=Replay(Path("card.jsonl")))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await scenes.until(pilot, lambda: "is not a session" in said(app, "#note"))
+        await press(pilot, "space", "f", "s", "e", "v", "q")
+    assert app.return_value == 0

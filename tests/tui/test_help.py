@@ -11,7 +11,7 @@ from tui_tuner.tui import actions
 from tui_tuner.tui.screens.help import keys
 from tui_tuner.tui.widgets.prose import page, render
 
-SCREENS = ("home", *actions.WIZARD, "run", "results", "decide", "saved", "logs")
+SCREENS = ("home", *actions.WIZARD, "run", "replay", "results", "decide", "saved", "logs")
 
 
 @pytest.mark.parametrize("name", SCREENS)

@@ -18,6 +18,8 @@ from tui_tuner.model import events as ev
 from tui_tuner.model.machine import Engine, Machine
 from tui_tuner.model.plan import Plan, Sweep
 from tui_tuner.model.session import Fold, fold
+from tui_tuner.prepare import decision
+from tui_tuner.prepare import start as begin
 from tui_tuner.store import inbox, library, sessionfile
 from tui_tuner.store.sessionfile import Follower, Locked, Unreadable, WriteFailed, Writer
 
@@ -372,3 +374,33 @@ def test_many_at_once_is_the_same_as_one_by_one(events: list[ev.AnyEvent]) -> No
         one.add(event)
     many.add_all([start(), *events])
     assert many.session() == one.session()
+
+
+def test_sessions_that_come_along_are_found_by_name_and_only_read(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    come_along = tmp_path / "recorded"
+    monkeypatch.setattr(library, "recorded_dir", lambda: come_along)
+    assert library.recorded() == []  # no folder at all
+    with pytest.raises(library.NotFound, match="nothing"):
+        library.find_to_read("nothing", path.parent)
+    sessionfile.create(come_along / "h200-knob.jsonl", start("r1"))
+    sessionfile.create(come_along / "s1.jsonl", start("r2"))
+    (come_along / "README.md").write_text("about them")
+    assert [s.id for s in library.recorded()] == ["h200-knob", "s1"]
+    assert library.find_to_read("h200", path.parent) == come_along / "h200-knob.jsonl"
+    assert library.find_to_read("h200-knob.jsonl", path.parent) == come_along / "h200-knob.jsonl"
+    assert library.find_to_read("s1", path.parent) == path  # one's own comes first
+    for own in ("h1", "h2"):
+        sessionfile.create(path.parent / f"{own}.jsonl", start(own))
+    with pytest.raises(library.NotFound, match="fits 2"):
+        library.find_to_read("h", path.parent)
+    assert library.is_recorded(come_along / "s1.jsonl") and not library.is_recorded(path)
+    with pytest.raises(library.NotFound):
+        library.find("h200", path.parent)  # what writes does not look there
+    before = (come_along / "h200-knob.jsonl").read_bytes()
+    with pytest.raises(decision.NotRecorded, match="came along"):
+        decision.record(come_along / "h200-knob.jsonl", "revert", None)
+    with pytest.raises(begin.Refused, match="came along"):
+        begin.resume(come_along / "h200-knob.jsonl")
+    assert (come_along / "h200-knob.jsonl").read_bytes() == before

@@ -65,11 +65,18 @@ def parser() -> argparse.ArgumentParser:
     session(command("stop", "end a running session after tidying up; what was measured is kept"))
 
     listing = command("list", "the sessions on this machine")
+    listing.add_argument("--recorded", action="store_true", help="those that come along, measured on real cards")
     listing.add_argument("--json", action="store_true")
 
     show = command("show", "a session's result")
     session(show)
     show.add_argument("--json", action="store_true")
+
+    replay = command("replay", "play a recorded session back as it was measured, faster; nothing is written")
+    session(replay)
+    replay.add_argument(
+        "--speed", type=_speed, metavar="N", help="times as fast as it was (0: at once); else about a minute in all"
+    )
 
     compare = command("compare", "two sessions side by side: what was not held alike, then the figures")
     compare.add_argument("a", metavar="A", help="a session's id, the beginning of one, or a session file")
@@ -112,6 +119,17 @@ def parser() -> argparse.ArgumentParser:
 
     command("schema", "the JSON Schema of session files")
     return top
+
+
+def _speed(text: str) -> float:
+    """A speed-up as typed. Raises what argparse turns into a sentence and exit code 2."""
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = -1.0
+    if not 0 <= speed <= 100_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no speed: a number from 0 (at once) to 100000")
+    return speed
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -24,7 +24,7 @@ _EVERY_S = 0.5
 def follow(path: Path) -> bool:
     """Shows the session until its runner lets go of it. Returns whether the person left before that."""
     follower = sessionfile.Follower(path)
-    screen = _Screen(path)
+    screen = Screen()
     with _Interrupts() as interrupts:
         while True:
             # The lock is asked first: what was written before it was released is then read for certain.
@@ -99,17 +99,17 @@ class _Interrupts:
             signal.signal(signal.SIGINT, self._note)
 
 
-class _Screen:
+class Screen:
     """One status line that is redrawn on a terminal; elsewhere a line whenever the phase changes."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self) -> None:
         self._live = sys.stderr.isatty()
         self._ended: set[tuple[int, int]] = set()
         self._last = ""
         self._open = False
-        self._path = path
 
     def show(self, session: Session) -> None:
+        """Says what is new in the session."""
         from tui_tuner.analysis import report  # with the first session, not with the command
 
         for point in session.points:

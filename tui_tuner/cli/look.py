@@ -24,16 +24,16 @@ def _print_json(value: Any) -> None:
 def read(arguments: argparse.Namespace, name: str) -> tuple[Path, Session]:
     """The session that a person means by `name`, and its file. Raises BadInput."""
     try:
-        path = library.find(name, paths.sessions_dir(arguments.sessions))
+        path = library.find_to_read(name, paths.sessions_dir(arguments.sessions))
         return path, sessionfile.read(path)
     except (library.NotFound, sessionfile.Unreadable) as error:
         raise cli.BadInput(str(error)) from None
 
 
 def list(arguments: argparse.Namespace) -> int:
-    """The sessions of the folder, newest first."""
-    folder = paths.sessions_dir(arguments.sessions)
-    found = library.listing(folder)
+    """The sessions of the folder, newest first, or those that come along."""
+    folder = library.recorded_dir() if arguments.recorded else paths.sessions_dir(arguments.sessions)
+    found = library.recorded() if arguments.recorded else library.listing(folder)
     if arguments.json:
         _print_json(
             [
@@ -53,7 +53,8 @@ def list(arguments: argparse.Namespace) -> int:
         )
         return cli.OK
     if not found:
-        print(f"no sessions in {folder}: `tui-tuner` starts one", file=sys.stderr)
+        way = "none came along" if arguments.recorded else "`tui-tuner` starts one"
+        print(f"no sessions in {folder}: {way}", file=sys.stderr)
         return cli.OK
     width = min(max(len(s.id) for s in found), 40)
     for s in found:
@@ -66,8 +67,9 @@ def list(arguments: argparse.Namespace) -> int:
         if s.decision:
             kept = f" {label(s.decision.value)}" if s.decision.choice == "keep" else ""
             decided = f"  {s.decision.choice}{kept}"
+        state = f"recorded on {plain(s.start.machine.title, 40)}" if arguments.recorded else f"{s.state or '':<11}"
         print(
-            f"{plain(s.id):<{width}}  {when}  {s.state or '':<11}  "
+            f"{plain(s.id):<{width}}  {when}  {state}  "
             f"{plain(s.start.plan.knob.name)} {plain(values, 40)}{plain(decided)}"
         )
     return cli.OK

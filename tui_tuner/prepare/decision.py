@@ -12,7 +12,7 @@ from tui_tuner.analysis import verdict
 from tui_tuner.model import events as ev
 from tui_tuner.model.session import Session
 from tui_tuner.model.values import Value, label, same
-from tui_tuner.store import sessionfile
+from tui_tuner.store import library, sessionfile
 
 
 class NotRecorded(Exception):
@@ -34,6 +34,8 @@ def record(
 
     Raises NotRecorded: while the sweep runs, for a value that was not measured, for an override without a reason.
     """
+    if library.is_recorded(path):
+        raise NotRecorded(f"{path.stem} came along to be read: decide in a session of your own (`tui-tuner list`)")
     try:
         session = sessionfile.read(path)
     except sessionfile.Unreadable as error:

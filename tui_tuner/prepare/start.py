@@ -295,6 +295,8 @@ def resume(path: Path) -> str | None:
     """
     if sessionfile.is_locked(path):
         return "it is running already"
+    if library.is_recorded(path):
+        raise Refused(f"{path.stem} came along to be read: nothing is added to it")
     try:
         session = sessionfile.read(path)
     except sessionfile.Unreadable as error:

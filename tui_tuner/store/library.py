@@ -19,7 +19,11 @@ _TAIL = 64 << 10  # bytes read from the end of each file; more only where they t
 
 
 class NotFound(Exception):
-    """No session, or more than one, goes by that name; the text is a sentence."""
+    """No session, or more than one (`several`), goes by that name; the text is a sentence."""
+
+    def __init__(self, say: str, several: bool = False) -> None:
+        super().__init__(say)
+        self.several = several
 
 
 class Summary(Struct, frozen=True):
@@ -133,10 +137,41 @@ def find(id_or_path: str, folder: Path) -> Path:
         return path_of(folder, fits[0])
     if fits:
         more = f" and {len(fits) - 4} more" if len(fits) > 4 else ""
-        raise NotFound(f"{asked} fits {len(fits)} sessions: {', '.join(fits[:4])}{more}; name a longer part")
+        raise NotFound(f"{asked} fits {len(fits)} sessions: {', '.join(fits[:4])}{more}; name a longer part", True)
     if not names:
         raise NotFound(f"there is no session {asked}: {folder} holds none yet")
     raise NotFound(f"there is no session {asked} in {folder}: `tui-tuner list` shows those that are")
+
+
+def recorded_dir() -> Path:
+    """Where the sessions that come along lie: in the installed package, or beside it in a checkout. May be missing."""
+    package = Path(__file__).resolve().parents[1]
+    packaged = package / "sessions"
+    return packaged if packaged.is_dir() else package.parent / "sessions"
+
+
+def recorded() -> list[Summary]:
+    """The sessions that come along, measured on real cards, by name. Never raises."""
+    return sorted(listing(recorded_dir()), key=lambda s: s.id)
+
+
+def is_recorded(path: Path) -> bool:
+    """Whether the file is one of those that come along: they are there to be read."""
+    try:
+        return path.resolve().parent == recorded_dir().resolve()
+    except OSError:
+        return False
+
+
+def find_to_read(id_or_path: str, folder: Path) -> Path:
+    """As `find`, and by name among the sessions that come along, too. Raises NotFound with a sentence."""
+    try:
+        return find(id_or_path, folder)
+    except NotFound as error:
+        if os.sep not in id_or_path and not error.several:
+            with contextlib.suppress(NotFound):
+                return find(id_or_path.strip().removesuffix(SUFFIX), recorded_dir())
+        raise error from None
 
 
 def _last_events(path: Path) -> dict[str, ev.AnyEvent]:

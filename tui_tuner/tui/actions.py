@@ -41,7 +41,7 @@ def display(key: str) -> str:
 ACTIONS: tuple[Act, ...] = (
     # everywhere
     Act("help", "f1,question_mark", "Help", "Explain this screen and list its keys", (
-        "home", *WIZARD, "run", "results", "decide", "saved", "logs"), palette=True),
+        "home", *WIZARD, "run", "replay", "results", "decide", "saved", "logs"), palette=True),
     # home
     Act("open", "enter", "Open", "Open the session under the cursor", ("home",)),
     Act("new", "n", "New sweep", "Plan a new sweep, step by step", ("home",)),
@@ -51,6 +51,7 @@ ACTIONS: tuple[Act, ...] = (
         ("home", "run", "results"), footer=False),
     Act("recheck", "k", "Recheck", "Measure this session's plan again on this card and engine",
         ("home", "results"), footer=False),
+    Act("replay", "p", "Replay", "Play the session under the cursor back as it was measured, faster", ("home",)),
     Act("doctor", "d", "Check-up", "Look at machine, engine and folders, and say what is missing", ("home",)),
     Act("light", "t", "Theme", "Switch between the dark and the light theme", ("home",), footer=False),
     # wizard
@@ -69,9 +70,16 @@ ACTIONS: tuple[Act, ...] = (
     Act("add", "a", "Add value", "Add a value to this sweep", ("run",), footer=False),
     Act("drop", "x", "Drop value", "Take out the value under the cursor, if it has not started",
         ("run",), footer=False),
-    Act("why", "enter", "Details", "What is known of the point under the cursor", ("run",), footer=False),
+    Act("why", "enter", "Details", "What is known of the point under the cursor", ("run", "replay"), footer=False),
     Act("logs", "l", "Log", "The engine's own output at this point", ("run", "results")),
     Act("results", "v", "Results", "The figures so far, as a result", ("run",)),
+    # replay
+    Act("leave", "escape,q", "Leave", "Leave the replay", ("replay",)),
+    Act("pause", "space", "Pause", "Hold the replay, or let it go on", ("replay",)),
+    Act("faster", "f", "Faster", "Play twice as fast", ("replay",)),
+    Act("slower", "s", "Slower", "Play half as fast", ("replay",)),
+    Act("end", "e", "To the end", "Show the end of the recording at once", ("replay",)),
+    Act("results", "v", "Results", "What came of it, once the replay is at its end", ("replay",)),
     # results
     Act("decide", "enter,d", "Decide", "Keep a value or go back to the baseline", ("results",)),
     Act("page", "space", "Next view", "Table, curve, answers, prediction", ("results",)),

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from textual.screen import Screen
 from tui_tuner.tui import actions, terminal, theme
 from tui_tuner.tui.background import apart, share_memory
 from tui_tuner.tui.draft import STEPS, Draft, practice
-from tui_tuner.tui.records import Known
+from tui_tuner.tui.records import Known, Replay
 from tui_tuner.tui.services import Services
 
 WATCH_TERMINAL = 1.0  # seconds between looks at whether the terminal is still there
@@ -48,6 +48,7 @@ class TunerApp(App[int]):
         open_session: Path | None = None,
         look: str | None = None,
         watch_terminal: bool = False,
+        replay: Replay | None = None,
     ) -> None:
         super().__init__()
         self.services = services
@@ -55,6 +56,7 @@ class TunerApp(App[int]):
         self.animation_level = "none"
         self._ascii = theme.Ascii() if ascii_only else None
         self._open_session = open_session
+        self._open_replay = replay
         self._watch = watch_terminal
         self.register_theme(theme.DARK)
         self.register_theme(theme.LIGHT)
@@ -81,6 +83,12 @@ class TunerApp(App[int]):
                 loop.add_signal_handler(signal.SIGHUP, self._gone)
         if self._open_session is not None:
             self.show_session(self._open_session)
+        if self._open_replay is not None:
+            # Whoever asked for this replay alone has done with the app when it is left.
+            self.show_replay(self._open_replay.path, self._open_replay.speed, self._replayed)
+
+    def _replayed(self, _: None) -> None:
+        self.exit(0)
 
     def _look_for_terminal(self) -> None:
         if terminal.lost():
@@ -136,17 +144,24 @@ class TunerApp(App[int]):
             self.draft = draft
         self.go_to_step(STEPS[0])
 
-    def show_run(self, path: Path, fresh: bool = False) -> None:
+    def show_run(self, path: Path) -> None:
         """Shows a session's run screen over the home screen."""
         from tui_tuner.tui.screens.run import RunScreen
 
         self.to_home()
-        self.push_screen(RunScreen(path, fresh))
+        self.push_screen(RunScreen(path))
 
-    def show_results(self, path: Path) -> None:
+    def show_replay(self, path: Path, speed: float | None = None, left: Callable[[None], None] | None = None) -> None:
+        """Plays a session back over the home screen; without a speed in about a minute."""
+        from tui_tuner.tui.screens.replay import ReplayScreen
+
+        self.push_screen(ReplayScreen(path, speed), left)
+
+    def show_results(self, path: Path, recorded: str = "") -> None:
+        """Shows what came of a session; `recorded` says in words that it is only there to be read."""
         from tui_tuner.tui.screens.results import ResultsScreen
 
-        self.push_screen(ResultsScreen(path))
+        self.push_screen(ResultsScreen(path, recorded))
 
     def show_session(self, path: Path) -> None:
         """Shows a session: the run screen, which leads on to the results."""
@@ -182,12 +197,13 @@ def run_app(
     engine_python: str | None = None,
     ascii_only: bool = False,
     open_session: Path | None = None,
+    replay: Replay | None = None,
 ) -> int:
     """Opens the app on this terminal; returns the exit status. Where it cannot open, says why on stderr: 2."""
     wrong = terminal.problem(ascii_only)
     if wrong:
         print(wrong, file=sys.stderr)
         return 2
-    app = TunerApp(Services(sessions, engine_python), ascii_only, open_session, watch_terminal=True)
+    app = TunerApp(Services(sessions, engine_python), ascii_only, open_session, watch_terminal=True, replay=replay)
     result = app.run(mouse=terminal.mouse())
     return result if isinstance(result, int) else app.return_code or 0

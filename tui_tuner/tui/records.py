@@ -27,14 +27,23 @@ class SessionRow(Struct, frozen=True):
     state: State | None = None
     outcome: str = ""  # the decision, or where the sweep is
     problem: str | None = None
+    card: str = ""  # of one that comes along: what it was recorded on
+
+
+class Replay(Struct, frozen=True):
+    """A session to play back, and how many times as fast as it was; None: in about a minute."""
+
+    path: Path
+    speed: float | None = None
 
 
 class Listing(Struct, frozen=True):
-    """The folder of sessions."""
+    """The folder of sessions, and those that come along."""
 
     rows: tuple[SessionRow, ...] = ()
     folder: str = ""
     problem: str | None = None  # why it cannot be written
+    recorded: tuple[SessionRow, ...] = ()
 
 
 class Surroundings(Struct, frozen=True):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -29,6 +29,7 @@ from tui_tuner.tui.records import (
 
 if TYPE_CHECKING:
     from tui_tuner.analysis import points as pt
+    from tui_tuner.model.events import AnyEvent, Unknown
     from tui_tuner.model.knobs import Facts
     from tui_tuner.model.load import Load
     from tui_tuner.model.machine import Machine
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from tui_tuner.model.session import Point, Session
     from tui_tuner.prepare.start import Examined
     from tui_tuner.tui.outcome import Outcome
+    from tui_tuner.tui.player import Player
     from tui_tuner.tui.view import RunView
 
 
@@ -72,7 +74,8 @@ class Services:
 
         folder = self.folder()
         rows = tuple(told.session_row(s) for s in library.listing(folder))
-        return Listing(rows, str(folder), _unwritable(folder))
+        recorded = tuple(told.recorded_row(s) for s in library.recorded())
+        return Listing(rows, str(folder), _unwritable(folder), recorded)
 
     def surroundings(self) -> Surroundings:
         """The machine, and who holds memory of its card."""
@@ -290,6 +293,12 @@ class Services:
         """A session to follow."""
         return SessionSource(path)
 
+    def replay(self, path: Path, player: Player) -> ReplaySource:
+        """A session to play back at the player's pace. Raises with a sentence."""
+        from tui_tuner.store import sessionfile
+
+        return ReplaySource(sessionfile.events(path), player, sessionfile.is_locked(path))
+
     def running(self) -> Path | None:
         """The session that is being measured now, if any of the folder is."""
         return next((row.path for row in self.listing().rows if row.state == "running"), None)
@@ -385,26 +394,11 @@ class Services:
             return None
 
 
-class SessionSource:
-    """A session file, followed; figures of a point are computed once."""
+class _Figured:
+    """What makes snapshots of a session that grows; figures of a point are computed once."""
 
-    def __init__(self, path: Path) -> None:
-        from tui_tuner.store import sessionfile
-
-        self.path = path
-        self._follower = sessionfile.Follower(path)
-        self._is_locked: Callable[[Path], bool] = sessionfile.is_locked
+    def __init__(self) -> None:
         self._figures: OrderedDict[tuple[int, int, int, bool], pt.Figures] = OrderedDict()
-
-    @property
-    def problem(self) -> str | None:
-        return self._follower.problem
-
-    def poll(self) -> Session | None:
-        return self._follower.poll()
-
-    def locked(self) -> bool:
-        return self._is_locked(self.path)
 
     def view(self, session: Session, locked: bool, now: float) -> RunView:
         from tui_tuner.analysis import schedule
@@ -419,6 +413,59 @@ class SessionSource:
         if key not in self._figures:
             self._figures[key] = pt.figures(point, session)
         return self._figures[key]
+
+
+class ReplaySource(_Figured):
+    """The events of a session, gone through at a player's pace."""
+
+    problem: str | None = None
+
+    def __init__(self, events: Sequence[AnyEvent | Unknown], player: Player, still_measured: bool = False) -> None:
+        from tui_tuner.model.replay import Timeline
+
+        super().__init__()
+        self._timeline = Timeline(events)
+        self._still_measured = still_measured
+        self._player = player
+        self._at: float | None = None
+        player.begin(self._timeline.length)
+
+    def poll(self) -> Session | None:
+        at = self._player.position
+        if at == self._at:
+            return None
+        self._at = at
+        return self._timeline.until(at)
+
+    def locked(self) -> bool:
+        """A recording is running until its end has been shown; then it is what it was."""
+        return self._still_measured or (self._at or 0.0) < self._timeline.length
+
+    def view(self, session: Session, locked: bool, now: float) -> RunView:
+        """As at the recorded time, whatever time it is now."""
+        return super().view(session, locked, self._timeline.moment(self._at or 0.0))
+
+
+class SessionSource(_Figured):
+    """A session file, followed."""
+
+    def __init__(self, path: Path) -> None:
+        from tui_tuner.store import sessionfile
+
+        super().__init__()
+        self.path = path
+        self._follower = sessionfile.Follower(path)
+        self._is_locked: Callable[[Path], bool] = sessionfile.is_locked
+
+    @property
+    def problem(self) -> str | None:
+        return self._follower.problem
+
+    def poll(self) -> Session | None:
+        return self._follower.poll()
+
+    def locked(self) -> bool:
+        return self._is_locked(self.path)
 
 
 def _unwritable(folder: Path) -> str | None:

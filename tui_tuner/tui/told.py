@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from tui_tuner.analysis import estimate
 from tui_tuner.model.knobs import Facts, FieldFacts, Knob
 from tui_tuner.model.load import Load
@@ -29,6 +31,12 @@ def session_row(s: Summary) -> SessionRow:
         outcome = "to decide" if s.start.kind == "sweep" else "noise"
     values = ", ".join(label(v) for v in plan.knob.values)
     return SessionRow(s.id, s.path, s.last_t, plan.model, plan.knob.name, values, s.state, outcome)
+
+
+def recorded_row(s: Summary) -> SessionRow:
+    """One line of the sessions that come along."""
+    row = session_row(s)
+    return replace(row, card=s.start.machine.title) if s.start is not None else row
 
 
 def estimated(examined: Examined) -> Estimate | None:

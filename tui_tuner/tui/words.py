@@ -86,6 +86,11 @@ def moment(t: float, now: float | None = None) -> str:
     return time.strftime("%m-%d %H:%M" if then[0] == today[0] else "%Y-%m-%d", then)
 
 
+def day(t: float) -> str:
+    """The day of something that is long over: 2026-12-01."""
+    return time.strftime("%Y-%m-%d", time.localtime(t))
+
+
 def value(v: Any) -> str:
     """A knob's value, short and safe."""
     return plain(label(v), 200)

@@ -20,6 +20,7 @@ from tui_tuner.tui.widgets.form import Pick, Row, grown
 from tui_tuner.tui.widgets.text import Line, Piece, mood
 
 _COLUMNS = (11, 15, 22, 13, 9)
+_RECORDED = (10, 13, 22, 27)
 _GROWS = 1
 _HEAD = ("Last event", "Model", "Knob", "State", "Outcome")
 
@@ -44,9 +45,11 @@ class HomeScreen(TunerScreen[None]):
         yield Line("", id="head")
         yield Pick(_COLUMNS, id="sessions", grows=_GROWS)
         yield Line("", id="empty")
+        yield Line("Recorded on real cards: enter reads one, p plays it back", id="recorded-head")
+        yield Pick(_RECORDED, id="recorded", grows=_GROWS)
 
     def on_mount(self) -> None:
-        self.query_one(Pick).focus()
+        self.query_one("#sessions").focus()
         self.watch(self.app, "known", self._known)
         self.call_after_refresh(self.tuner.find_out)
 
@@ -63,13 +66,16 @@ class HomeScreen(TunerScreen[None]):
             self._list(known.listing)
 
     def _list(self, listing: Listing) -> None:
-        self._rows = {row.id: row for row in listing.rows}
+        self._rows = {str(row.path): row for row in (*listing.rows, *listing.recorded)}
         folder: list[Piece] = [mood("Sessions  ", "quiet"), listing.folder]
         if listing.problem:
             folder = [mood("Sessions  ", "quiet"), mood(f"{FAILED} {listing.problem}", "bad")]
         self.query_one("#folder", Line).say(folder)
-        pick = self.query_one(Pick)
+        pick = self.query_one("#sessions", Pick)
         pick.fill([_row(row) for row in listing.rows])
+        recorded = self.query_one("#recorded", Pick)
+        recorded.fill([_recorded_row(row) for row in listing.recorded])
+        recorded.display = self.query_one("#recorded-head").display = bool(listing.recorded)
         pick.display = bool(listing.rows)
         self.query_one("#head").display = bool(listing.rows)
         self.query_one("#empty", Line).say(
@@ -79,10 +85,10 @@ class HomeScreen(TunerScreen[None]):
             "measures the small practice model:\na sweep of a few minutes on any machine, with or without a GPU."
         )
         self.query_one("#empty").display = not listing.rows
-        if not listing.rows:
+        if not listing.rows and not listing.recorded:
             self.set_focus(None)
-        elif self.focused is None and self.is_current:
-            pick.focus()
+        elif self.is_current and (self.focused is None or not self.focused.display):
+            (pick if listing.rows else recorded).focus()
         if not self._shown_running:
             self._shown_running = True
             running = next((row for row in listing.rows if row.state == "running"), None)
@@ -98,19 +104,26 @@ class HomeScreen(TunerScreen[None]):
 
     @property
     def chosen(self) -> SessionRow | None:
-        """The session under the cursor."""
-        return self._rows.get(self.query_one(Pick).key or "")
+        """The session under the cursor, in the list that has the focus."""
+        recorded = self.query_one("#recorded", Pick)
+        pick = recorded if recorded.has_focus else self.query_one("#sessions", Pick)
+        return self._rows.get(pick.key or "") if pick.display else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         row = self.chosen if self.is_mounted else None
         if action in ("open", "again", "recheck"):
             return row is not None and row.problem is None
+        if action == "replay":
+            return row is not None and row.problem is None and row.state != "running"
         if action == "resume":
-            return row is not None and row.state == "interrupted"
+            return row is not None and row.state == "interrupted" and not row.card
         return True
 
     @on(Pick.Moved)
     def _moved(self) -> None:
+        self.refresh_bindings()
+
+    def on_descendant_focus(self) -> None:
         self.refresh_bindings()
 
     @on(OptionList.OptionSelected)
@@ -124,10 +137,16 @@ class HomeScreen(TunerScreen[None]):
             return
         if row.problem:
             self.tell(row.problem)
+        elif row.card:
+            self.tuner.show_results(row.path, f"recorded on {row.card}")
         elif row.state == "running" or row.state == "interrupted":
             self.tuner.show_run(row.path)
         else:
             self.tuner.show_results(row.path)
+
+    def action_replay(self) -> None:
+        if self.chosen:
+            self.tuner.show_replay(self.chosen.path)
 
     def action_new(self) -> None:
         self.ask(self.tuner.services.first_draft, self.tuner.start_wizard, name="draft")
@@ -167,10 +186,17 @@ class HomeScreen(TunerScreen[None]):
 def _row(row: SessionRow) -> Row:
     when = words.moment(row.when)
     if row.problem:
-        return Row(row.id, (when, row.id, "", f"{FAILED} unreadable", row.problem), quiet=True)
+        return Row(str(row.path), (when, row.id, "", f"{FAILED} unreadable", row.problem), quiet=True)
     state = words.STATES[row.state][0] if row.state else ""
     model = row.model.rstrip("/").rpartition("/")[2] or row.model
-    return Row(row.id, (when, model, row.knob, state, row.outcome))
+    return Row(str(row.path), (when, model, row.knob, state, row.outcome))
+
+
+def _recorded_row(row: SessionRow) -> Row:
+    if row.problem:
+        return Row(str(row.path), (words.day(row.when), row.id, "", f"{FAILED} unreadable"), quiet=True)
+    model = row.model.rstrip("/").rpartition("/")[2] or row.model
+    return Row(str(row.path), (words.day(row.when), model, row.knob, f"on {row.card}"))
 
 
 def machine_line(s: Surroundings) -> list[Piece]:

@@ -47,9 +47,10 @@ class ResultsScreen(TunerScreen[None]):
     NAME = "results"
     BINDINGS = actions.bindings("results")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, recorded: str = "") -> None:
         super().__init__()
         self.path = path
+        self.recorded = recorded  # in words that it is only there to be read; empty for one's own
         self.outcome: Outcome | None = None
         self._page = 0
         self._placed = False  # whether the cursor has been put on the verdict's value
@@ -81,7 +82,8 @@ class ResultsScreen(TunerScreen[None]):
 
     def _got(self, outcome: Outcome) -> None:
         self.outcome = outcome
-        self.query_one("#sentence", Line).say(sentence(outcome))
+        recorded = [mood(f"{self.recorded[:1].upper()}{self.recorded[1:]}\n", "quiet")] if self.recorded else []
+        self.query_one("#sentence", Line).say([*recorded, *sentence(outcome)])
         table = self.query_one(Table)
         table.shape(columns(*outcome.percentiles))
         table.fill([(str(row.n), cells(row)) for row in outcome.rows])
@@ -123,6 +125,8 @@ class ResultsScreen(TunerScreen[None]):
     # ---- what a person may do ------------------------------------------------------------------------------------
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if self.recorded and action in ("decide", "resume", "logs"):
+            return False
         if action in ("decide", "page"):
             return self.outcome is not None and (action != "decide" or self.outcome.state != "running")
         if action == "resume":
@@ -148,6 +152,7 @@ class ResultsScreen(TunerScreen[None]):
         event.stop()
         if self.outcome is not None:
             self.query_one("#under", Line).say(under(self.outcome, self._row()))
+            self.refresh_bindings()
 
     def _row(self) -> Measure | None:
         key = self.query_one(Table).key

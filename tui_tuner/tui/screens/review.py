@@ -124,7 +124,7 @@ class ReviewStep(Step):
 
     def _started(self, path: Path) -> None:
         self._starting = False
-        self.tuner.show_run(path, fresh=True)
+        self.tuner.show_run(path)
 
     def _refused(self, why: str) -> None:
         self._starting = False

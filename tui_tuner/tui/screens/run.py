@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -16,7 +16,7 @@ from textual.widgets import OptionList
 from tui_tuner.model.session import Session
 from tui_tuner.model.values import parse
 from tui_tuner.tui import actions, words
-from tui_tuner.tui.follow import Changed, Follow
+from tui_tuner.tui.follow import Changed, Follow, Source
 from tui_tuner.tui.screens.base import TunerScreen
 from tui_tuner.tui.screens.confirm import Ask, Confirm, Details
 from tui_tuner.tui.theme import STYLE
@@ -38,17 +38,15 @@ COLUMNS = (
 )
 
 
-class RunScreen(TunerScreen[None]):
-    NAME = "run"
-    BINDINGS = actions.bindings("run")
+class Watch(TunerScreen[None]):
+    """A session as it grows: phase, charts, points. What can be done about it is its subclasses' part."""
 
     # What differs is repainted by the lines and charts themselves, not the whole screen.
     view: reactive[RunView | None] = reactive(None, init=False, repaint=False)
 
-    def __init__(self, path: Path, fresh: bool = False) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__()
         self.path = path
-        self._fresh = fresh
         self._session: Session | None = None
         self._follow: Follow | None = None
 
@@ -63,8 +61,16 @@ class RunScreen(TunerScreen[None]):
     def on_mount(self) -> None:
         self.title_bar.put(self.path.stem, "")
         self.query_one(Table).body.focus()
-        self._follow = Follow(partial(self.tuner.services.source, self.path), self)
+        self._follow = Follow(self.source(), self)
         self._follow.start()
+
+    def source(self) -> Callable[[], Source]:
+        """What makes the source that is followed; called in the thread that follows it."""
+        return partial(self.tuner.services.source, self.path)
+
+    def action_results(self) -> None:
+        """Shows what came of it."""
+        self.tuner.show_results(self.path)
 
     def on_unmount(self) -> None:
         if self._follow:
@@ -122,7 +128,31 @@ class RunScreen(TunerScreen[None]):
             (f"tok/s {words.rate(view.tok_s)}", ""), words.number(view.speed.top or None), *both(view.speed)
         )
 
-    # ---- what a person may do ------------------------------------------------------------------------------------
+    def _row(self) -> PointRow | None:
+        if self.view is None:
+            return None
+        key = self.query_one(Table).key
+        return next((row for row in self.view.rows if str(row.n) == key), None)
+
+    @on(OptionList.OptionSelected)
+    def _selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        self.action_why()
+
+    @on(OptionList.OptionHighlighted)
+    def _moved(self, event: OptionList.OptionHighlighted) -> None:
+        event.stop()
+        self.refresh_bindings()
+
+    def action_why(self) -> None:
+        row = self._row()
+        if row is not None and self._session is not None:
+            self.app.push_screen(Details(f"{row.role} {row.value}", details(self._session, row)))
+
+
+class RunScreen(Watch):
+    NAME = "run"
+    BINDINGS = actions.bindings("run")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         view = self.view
@@ -141,12 +171,6 @@ class RunScreen(TunerScreen[None]):
         if action == "logs":
             return view is not None and any(row.started for row in view.rows)
         return True
-
-    def _row(self) -> PointRow | None:
-        if self.view is None:
-            return None
-        key = self.query_one(Table).key
-        return next((row for row in self.view.rows if str(row.n) == key), None)
 
     def action_leave(self) -> None:
         if self.view is not None and self.view.state == "running":
@@ -216,9 +240,6 @@ class RunScreen(TunerScreen[None]):
         self.tell("… starting a runner", warn=False)
         self.ask(partial(self.tuner.services.resume, self.path), lambda _: None, name="resume")
 
-    def action_results(self) -> None:
-        self.tuner.show_results(self.path)
-
     def action_logs(self) -> None:
         from tui_tuner.tui.screens.logs import LogsScreen
 
@@ -235,21 +256,6 @@ class RunScreen(TunerScreen[None]):
         )
         if n is not None:
             self.app.push_screen(LogsScreen(self.path, n))
-
-    @on(OptionList.OptionSelected)
-    def _selected(self, event: OptionList.OptionSelected) -> None:
-        event.stop()
-        self.action_why()
-
-    @on(OptionList.OptionHighlighted)
-    def _moved(self, event: OptionList.OptionHighlighted) -> None:
-        event.stop()
-        self.refresh_bindings()
-
-    def action_why(self) -> None:
-        row = self._row()
-        if row is not None and self._session is not None:
-            self.app.push_screen(Details(f"{row.role} {row.value}", details(self._session, row)))
 
 
 def both(series: Series) -> tuple[tuple[float | None, ...], float]:
