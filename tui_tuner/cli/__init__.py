@@ -75,7 +75,10 @@ def parser() -> argparse.ArgumentParser:
     replay = command("replay", "play a recorded session back as it was measured, faster; nothing is written")
     session(replay)
     replay.add_argument(
-        "--speed", type=_speed, metavar="N", help="times as fast as it was (0: at once); else about a minute in all"
+        "--speed",
+        type=_speed,
+        metavar="N",
+        help="times as fast as it was, 0: at once; else a minute (without a terminal 0)",
     )
 
     compare = command("compare", "two sessions side by side: what was not held alike, then the figures")

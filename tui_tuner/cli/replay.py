@@ -27,9 +27,10 @@ def replay(arguments: argparse.Namespace) -> int:
         timeline = playing.Timeline(sessionfile.events(path))
     except sessionfile.Unreadable as error:
         raise cli.BadInput(str(error)) from None
-    pace = playing.pace(timeline.length, arguments.speed, time.monotonic())
+    speed = arguments.speed or 0.0  # nobody watches: at once, unless a speed is asked for
+    pace = playing.pace(timeline.length, speed, time.monotonic())
     day = time.strftime("%Y-%m-%d", time.gmtime(session.start.t))
-    how = "at once" if arguments.speed == 0 else f"{pace.speed:g} times as fast"
+    how = "at once" if speed == 0 else f"{pace.speed:g} times as fast"
     print(f"{plain(playing.label(session.start, day))}, {how}", file=sys.stderr, flush=True)
     screen = follow.Screen()
     for mark in timeline.marks():
