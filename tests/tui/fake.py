@@ -13,7 +13,7 @@ from tui_tuner.model import events as ev
 from tui_tuner.model.session import Session, fold
 from tui_tuner.tui import view
 from tui_tuner.tui.app import TunerApp
-from tui_tuner.tui.draft import Draft, practice
+from tui_tuner.tui.draft import Draft, Problem, practice
 from tui_tuner.tui.player import Player
 from tui_tuner.tui.records import (
     Checked,
@@ -73,6 +73,7 @@ class FakeServices(Services):
         self.gpu = gpu
         self.asked: list[tuple[Any, ...]] = []
         self.began: list[Draft] = []
+        self.noise: list[Draft] = []
         self.decided: list[tuple[Any, ...]] = []
 
     def session(self, path: Path) -> Session:
@@ -155,7 +156,8 @@ class FakeServices(Services):
              EstimateRow("8", "value", 130_000, 812.0, "")),
             ("the memory of the CPU engine is a share of NUMA node 0",),
         )  # fmt: skip
-        return Checked((), estimate, True)
+        needs = (Problem("thoroughness", "decide needs the noise band: F6 measures it first", "standard"),)
+        return Checked(needs if draft.thoroughness == "decide" else (), estimate, True)
 
     def paste(self, text: str) -> Pasted:
         if "--nope" in text:
@@ -171,6 +173,10 @@ class FakeServices(Services):
     def resume(self, path: Path) -> Path:
         self.asked.append(("resume", path))
         return path
+
+    def begin_noise(self, draft: Draft) -> Path:
+        self.noise.append(draft)
+        return Path("running.jsonl")
 
     def recheck(self, path: Path) -> Path:
         self.asked.append(("recheck", path))

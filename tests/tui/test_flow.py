@@ -60,6 +60,23 @@ async def test_enter_on_start_starts_as_well() -> None:
         assert len(services.began) == 1
 
 
+async def test_decide_without_a_band_offers_the_noise_run_and_starts_it() -> None:
+    services = FakeServices({"running": made.running()})
+    app = fake.app(services)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await scenes.settle(pilot)
+        await press(pilot, "n", *["enter"] * 5)
+        app.screen.query_one("#thoroughness").focus()
+        await press(pilot, "right", "right")
+        assert app.draft.thoroughness == "decide"
+        await scenes.until(pilot, lambda: "F6 measures it first" in said(app, "#checked"))
+        await press(pilot, "f2")
+        assert not services.began and "F6" in said(app, "#hint")
+        await press(pilot, "f6")
+        assert [d.thoroughness for d in services.noise] == ["decide"]
+        assert isinstance(app.screen, RunScreen)
+
+
 async def test_escape_goes_back_step_by_step_and_keeps_what_was_typed() -> None:
     app = fake.app()
     async with app.run_test(size=(80, 24)) as pilot:

@@ -62,6 +62,8 @@ ACTIONS: tuple[Act, ...] = (
         ("model", "work", "slo", "knob", "values")),
     Act("knob_help", "f5", "About this knob", "Read what this knob does and trades", ("knob", "values")),
     Act("start", "f2", "Start", "Write the session and start measuring", ("review",)),
+    Act("noise", "f6", "Noise run", "Launch the baseline alone, five times: the noise band that decide needs",
+        ("review",), footer=False),
     Act("edit", "enter", "Choose", "Change the line under the cursor, or start", ("review",)),
     # run
     Act("leave", "escape,q", "Leave", "Leave the screen; the sweep goes on", ("run",)),

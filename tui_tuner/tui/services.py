@@ -230,7 +230,7 @@ class Services:
             return Checked(wrong, complete=True)
         examined = start.examine(plan, self._engine_python, sessions=self.folder())
         self._examined = examined
-        problems = tuple(Problem(p.field, p.say, p.suggest) for p in examined.problems)
+        problems = tuple(told.problem(p, examined) for p in examined.problems)
         return Checked(problems, told.estimated(examined), True)
 
     def paste(self, text: str) -> Pasted:
@@ -251,6 +251,7 @@ class Services:
         if plan is None:
             raise ValueError(f"{wrong[0].field}: {wrong[0].say}")
         examined = self._examined
+        from tui_tuner.tui import told
         if examined is None or examined.plan != plan:
             examined = start.examine(plan, self._engine_python, sessions=self.folder())
         return start.begin(examined, self.folder(), draft.prediction.strip() or None)
@@ -258,8 +259,20 @@ class Services:
     def resume(self, path: Path) -> Path:
         """Starts a runner for a session that was cut off or stopped. Raises with a sentence."""
         from tui_tuner.prepare import start
+        if examined.problems:
+            raise ValueError("; ".join(told.problem(p, examined).say for p in examined.problems))
 
         start.resume(path)
+    def begin_noise(self, draft: Draft) -> Path:
+        """Starts a noise run of the draft: its baseline alone, several times. Raises with a sentence."""
+        from tui_tuner.prepare import start
+
+        plan, wrong = _planned(draft)
+        if plan is None:
+            raise ValueError(f"{wrong[0].field}: {wrong[0].say}")
+        examined = start.examine(plan, self._engine_python, sessions=self.folder(), kind="noise")
+        return start.begin(examined, self.folder(), kind="noise")
+
         return path
 
     def recheck(self, path: Path) -> Path:

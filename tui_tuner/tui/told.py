@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from tui_tuner.analysis import estimate
+from tui_tuner.analysis import estimate, schedule
 from tui_tuner.model.knobs import Facts, FieldFacts, Knob
 from tui_tuner.model.load import Load
 from tui_tuner.model.values import label
+from tui_tuner.tui import words
+from tui_tuner.tui.draft import Problem
 from tui_tuner.tui.records import Estimate, EstimateRow, KnobRow, SessionRow
 
 if TYPE_CHECKING:
+    from tui_tuner.prepare import check
     from tui_tuner.prepare.start import Examined
     from tui_tuner.store.library import Summary
 
@@ -37,6 +40,20 @@ def recorded_row(s: Summary) -> SessionRow:
     """One line of the sessions that come along."""
     row = session_row(s)
     return replace(row, card=s.start.machine.title) if s.start is not None else row
+
+
+def problem(found: check.Problem, examined: Examined) -> Problem:
+    """A problem of the plan in the app's words: what a command would mend, a key does here."""
+    if found.field != "thoroughness":
+        return Problem(found.field, found.say, found.suggest)
+    each = examined.estimate.get("point_seconds")
+    time = f", about {words.seconds(each * schedule.NOISE_LAUNCHES)}" if isinstance(each, (int, float)) else ""
+    return Problem(
+        found.field,
+        "decide needs the noise band of this card, engine, model and load, and none is known yet: "
+        f"F6 measures it first ({schedule.NOISE_LAUNCHES} launches of the baseline{time}), or choose standard",
+        found.suggest,
+    )
 
 
 def estimated(examined: Examined) -> Estimate | None:
