@@ -6,7 +6,6 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from tui_tuner.analysis import bottleneck, points
-from tui_tuner.model import events as ev
 from tui_tuner.model.plan import Plan, Sweep
 from tui_tuner.model.session import Session
 from tui_tuner.model.values import engine_args, is_variant
@@ -53,12 +52,3 @@ def next_steps(session: Session) -> tuple[str, ...]:
         steps.append("This was measured quickly. Before it is trusted, measure it again as standard or decide.")
     steps.append("Or ship it: serve with the line above, and keep this session as its reason.")
     return tuple(steps)
-
-
-def chain_line(start: ev.SessionStart, decision: ev.Decision) -> str:
-    """One decision of the chain."""
-    knob = start.plan.knob.name
-    base, value = words.value(start.baseline), words.value(decision.value)
-    what = f"{base} → {value}" if decision.choice == "keep" else f"stays {base}"
-    why = str(decision.seen.get("why") or "")
-    return f"{knob} {what}" + (f": {why}" if why else "")

@@ -345,7 +345,7 @@ class Services:
 
     def saved(self, path: Path) -> Saved:
         """The serve line of a decided session, written beside it, and what to do next."""
-        from tui_tuner.analysis import export
+        from tui_tuner.analysis import chain, export
         from tui_tuner.store import library, sessionfile
         from tui_tuner.tui.onward import decided, next_steps
 
@@ -355,7 +355,8 @@ class Services:
         yaml = export.TO["yaml"](session, state)
         file = path.with_name(path.name.removesuffix(library.SUFFIX) + ".serve.sh")
         said = _write_beside(file, serve)
-        return Saved(decided(session), serve.strip(), yaml, said, next_steps(session), self._chain(session))
+        links = tuple(link.say for link in chain.beside(path, session))
+        return Saved(decided(session), serve.strip(), yaml, said, next_steps(session), links)
 
     def next_draft(self, path: Path) -> Draft:
         """The next sweep: from the decided configuration, with the next knob for its goal."""
@@ -368,19 +369,6 @@ class Services:
         following = next_knobs(session)
         draft = from_plan(plan)
         return draft.with_knob(following[0]) if following else draft
-
-    def _chain(self, session: Session) -> tuple[str, ...]:
-        """The decisions of this folder about the same model and card, oldest first, up to this one."""
-        from tui_tuner.store import library
-        from tui_tuner.tui.onward import chain_line
-
-        found = []
-        for s in library.listing(self.folder()):
-            if s.start is None or s.decision is None or s.start.t > session.start.t:
-                continue
-            if s.start.plan.model == session.start.plan.model and s.start.machine.card == session.start.machine.card:
-                found.append((s.start.t, s.start, s.decision))
-        return tuple(chain_line(start, decision) for _, start, decision in sorted(found, key=lambda f: f[0]))
 
     def decide(self, path: Path, choice: Literal["keep", "revert"], value: Value, why: str | None) -> None:
         """Appends the decision. Raises with a sentence."""
