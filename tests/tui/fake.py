@@ -132,10 +132,14 @@ class FakeServices(Services):
     def first_draft(self) -> Draft:
         return practice()
 
-    def draft_of(self, path: Path) -> Draft:
+    def draft_of(self, path: Path, fixing: int | None = None) -> Draft:
+        from tui_tuner.tui import remedy
         from tui_tuner.tui.draft import from_plan
 
-        return from_plan(self.session(path).start.plan)
+        session = self.session(path)
+        point = session.point(fixing) if fixing is not None else None
+        tried = remedy.of(point.failed, session.start.plan, False) if point else None
+        return from_plan(remedy.applied(session.start.plan, tried) if tried else session.start.plan)
 
     def knobs(self, draft: Draft) -> tuple[KnobRow, ...]:
         return KNOBS

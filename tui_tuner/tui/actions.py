@@ -74,6 +74,8 @@ ACTIONS: tuple[Act, ...] = (
         ("run",), footer=False),
     Act("why", "enter", "Details", "What is known of the point under the cursor", ("run", "replay"), footer=False),
     Act("logs", "l", "Log", "The engine's own output at this point", ("run", "results")),
+    Act("fix", "t", "Try it", "Try the value that the failure under the cursor names, here or in a new sweep",
+        ("run", "results"), footer=False),
     Act("results", "v", "Results", "The figures so far, as a result", ("run",)),
     # replay
     Act("leave", "escape,q", "Leave", "Leave the replay", ("replay",)),

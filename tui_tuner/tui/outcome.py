@@ -14,7 +14,9 @@ from tui_tuner.analysis.verdict import ValueVerdict, Verdict
 from tui_tuner.model.session import Point, Session, State
 from tui_tuner.model.slo import Limit
 from tui_tuner.model.values import Value, same
+from tui_tuner.tui import remedy as remedies
 from tui_tuner.tui import words
+from tui_tuner.tui.remedy import Remedy
 from tui_tuner.tui.theme import MEETS, MISSES, Mood
 from tui_tuner.tui.view import ROLES, STATUS, compare
 
@@ -75,6 +77,7 @@ class Measure(Struct, frozen=True):
     why: str = ""
     bound: str = ""  # what held it back, in words
     interval: tuple[float, float] | None = None  # of the gain between launches, percent
+    remedy: Remedy | None = None  # what its failure says to try
 
 
 class Dot(Struct, frozen=True):
@@ -128,13 +131,14 @@ def of(session: Session, locked: bool, verdict: Verdict) -> Outcome:
     again = next((p for p in reversed(session.points) if p.role == "baseline_again" and p.answers), None)
     ttft, tpot = (shown_percentile(plan.slo.bounds(), m) for m in ("ttft", "tpot"))
     rows, flips, compared = [], [], []
+    running = session.state(locked) == "running"
     for point in session.points:
         base = pt.baseline_of(point, session)
         twin = None
         if base is not None and base.n != point.n and base.answers is not None:
             twin = ql.compare(base.answers, point.answers, again.answers if again and again.n != point.n else None)
         own = next((v for v in verdict.per_value if v.n == point.n), None)
-        rows.append(_measure(point, base, session, figures, twin, (ttft, tpot), own))
+        rows.append(_measure(point, base, session, figures, twin, (ttft, tpot), own, running))
         if twin is not None and point.role in ("value", "finalist"):
             name = words.value(point.value)
             flips += [Flipped(name, f.item, f.won, f.before, f.after) for f in twin.flips]
@@ -187,6 +191,7 @@ def _measure(
     twin: ql.Comparison | None,
     percentiles: tuple[int, int],
     verdict: ValueVerdict | None,
+    running: bool,
 ) -> Measure:
     own = figures.get(point.n)
     best = own.best if own else None
@@ -240,6 +245,7 @@ def _measure(
         why=verdict.why if verdict else "",
         bound=_bound(point, session) if best else "",
         interval=verdict.interval if verdict else None,
+        remedy=remedies.of(point.failed, session.start.plan, running),
     )
 
 

@@ -162,12 +162,17 @@ class Services:
         state = self.engine()
         return from_plan(practice.plan(state.engine.device if state.engine else "cpu"))
 
-    def draft_of(self, path: Path) -> Draft:
-        """The draft that says what a session's plan says."""
+    def draft_of(self, path: Path, fixing: int | None = None) -> Draft:
+        """The draft that says what a session's plan says, with what point `fixing`'s failure says to try."""
         from tui_tuner.store import sessionfile
+        from tui_tuner.tui import remedy
         from tui_tuner.tui.draft import from_plan
 
-        return from_plan(sessionfile.read(path).start.plan)
+        session = sessionfile.read(path)
+        plan = session.start.plan
+        point = session.point(fixing) if fixing is not None else None
+        tried = remedy.of(point.failed, plan, False) if point else None
+        return from_plan(remedy.applied(plan, tried) if tried else plan)
 
     def knobs(self, draft: Draft) -> tuple[KnobRow, ...]:
         """The catalogue, ranked for the draft's goal, with the installed version's defaults where it can be asked."""

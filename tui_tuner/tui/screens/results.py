@@ -20,6 +20,7 @@ from tui_tuner.tui.theme import FAILED, MEETS, SAME, STYLE, Mood
 from tui_tuner.tui.widgets.table import Cell, Column, Table
 from tui_tuner.tui.widgets.text import Line, Piece, mood
 
+KEY = actions.act("fix", "results").key
 PAGES = ("figures", "curve", "answers", "prediction")
 CHOICES: dict[str, tuple[str, Mood]] = {
     "keep": (f"{MEETS} keep", "good"),
@@ -129,6 +130,9 @@ class ResultsScreen(TunerScreen[None]):
             return False
         if action in ("decide", "page"):
             return self.outcome is not None and (action != "decide" or self.outcome.state != "running")
+        if action == "fix":
+            row = self._row() if self.is_mounted else None
+            return row is not None and row.remedy is not None and not row.remedy.joins
         if action == "resume":
             return self.outcome is not None and self.outcome.state in ("interrupted", "stopped")
         if action in ("again", "recheck"):
@@ -164,6 +168,11 @@ class ResultsScreen(TunerScreen[None]):
         row = self._row()
         if row is not None:
             self.app.push_screen(LogsScreen(self.path, row.n))
+
+    def action_fix(self) -> None:
+        row = self._row()
+        if row is not None:
+            self.ask(partial(self.tuner.services.draft_of, self.path, row.n), self.tuner.start_wizard, name="draft")
 
     def action_resume(self) -> None:
         self.ask(partial(self.tuner.services.resume, self.path), self.tuner.show_run, name="resume")
@@ -250,6 +259,8 @@ def under(o: Outcome, row: Measure | None = None) -> list[Piece]:
     texts = [row.say, *row.invalid] if row.mood == "bad" or row.invalid else []
     for text in dict.fromkeys(t for t in texts if t):
         pieces += ["\n", mood(f"  {FAILED} {text}", "bad")]
+    if row.remedy and not row.remedy.joins:
+        pieces += ["\n", (f"  {KEY} ", "bold $primary"), row.remedy.say]
     return pieces
 
 

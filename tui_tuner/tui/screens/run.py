@@ -15,7 +15,7 @@ from textual.widgets import OptionList
 
 from tui_tuner.model.session import Session
 from tui_tuner.model.values import parse
-from tui_tuner.tui import actions, words
+from tui_tuner.tui import actions, remedy, words
 from tui_tuner.tui.follow import Changed, Follow, Source
 from tui_tuner.tui.screens.base import TunerScreen
 from tui_tuner.tui.screens.confirm import Ask, Confirm, Details
@@ -97,8 +97,7 @@ class Watch(TunerScreen[None]):
         self._charts(view)
         self.query_one(Table).fill([(str(row.n), cells(row)) for row in view.rows])
         self.query_one("#time", Line).say(times(view), layout=False)
-        note = view.end if view.end and not view.note else view.note
-        self.query_one("#note", Line).say([mood(note, "bad" if view.warn else "quiet")])
+        self._noted(view)
         if old is None or (old.state, old.n, old.measured, old.decided) != (
             view.state,
             view.n,
@@ -128,6 +127,14 @@ class Watch(TunerScreen[None]):
             (f"tok/s {words.rate(view.tok_s)}", ""), words.number(view.speed.top or None), *both(view.speed)
         )
 
+    def _noted(self, view: RunView) -> None:
+        note = view.end if view.end and not view.note else view.note
+        self.query_one("#note", Line).say([mood(note, "bad" if view.warn else "quiet"), *self.hint(note)])
+
+    def hint(self, note: str) -> list[Piece]:
+        """What can be done about the point under the cursor, where the footer has no room for it."""
+        return []
+
     def _row(self) -> PointRow | None:
         if self.view is None:
             return None
@@ -142,6 +149,8 @@ class Watch(TunerScreen[None]):
     @on(OptionList.OptionHighlighted)
     def _moved(self, event: OptionList.OptionHighlighted) -> None:
         event.stop()
+        if self.view is not None:
+            self._noted(self.view)
         self.refresh_bindings()
 
     def action_why(self) -> None:
@@ -159,6 +168,8 @@ class RunScreen(Watch):
         running = view is not None and view.state == "running"
         if action in ("stop", "add"):
             return running
+        if action == "fix":
+            return self.is_mounted and self._remedy() is not None
         if action == "skip":
             return view is not None and running and view.n is not None
         if action == "drop":
@@ -216,6 +227,30 @@ class RunScreen(Watch):
         self.app.push_screen(
             Ask("Add a value", f"A further value of {knob}, measured before the sweep ends.", "", wrong), add
         )
+
+    def _remedy(self) -> remedy.Remedy | None:
+        """What the failure under the cursor says to try, unless it is in the sweep already."""
+        row, session = self._row(), self._session
+        point = session.point(row.n) if row is not None and session is not None else None
+        if point is None or session is None or self.view is None:
+            return None
+        tried = remedy.of(point.failed, session.start.plan, self.view.state == "running")
+        if tried and tried.joins and self.tuner.services.refusal(session, "add", None, tried.value):
+            return None
+        return tried
+
+    def hint(self, note: str) -> list[Piece]:
+        tried = self._remedy()
+        return [("  " + actions.act("fix", "run").key, "bold $primary"), f" {tried.after(note)}"] if tried else []
+
+    def action_fix(self) -> None:
+        tried, row = self._remedy(), self._row()
+        if tried is None or row is None:
+            return
+        if tried.joins:
+            self._request("add", value=tried.value)
+        else:
+            self.ask(partial(self.tuner.services.draft_of, self.path, row.n), self.tuner.start_wizard, name="draft")
 
     def action_drop(self) -> None:
         row = self._row()
