@@ -32,6 +32,8 @@ def _seqs(*values: Any, **more: Any) -> Plan:
 def test_a_good_plan_has_no_problem() -> None:
     assert check.alone(GOOD) == []
     assert check.here(GOOD, MACHINE, SHAPE, 9_000) == []
+    no_secret = {"hf_token": True, "tokenizer": "models/x", "cudagraph_capture_sizes": (1, 2), "names": ("a", "b")}
+    assert not [p for p in check.alone(replace(GOOD, fixed={**GOOD.fixed, **no_secret})) if "secret" in p.say]
 
 
 @pytest.mark.parametrize(
@@ -49,6 +51,10 @@ def test_a_good_plan_has_no_problem() -> None:
         (_seqs(2, baseline="all"), "knob.baseline", "whole number"),
         (replace(_seqs(2, baseline=4), fixed={"max_num_seqs": 8}), "fixed.max_num_seqs", "`knob.baseline` at 4"),
         (replace(GOOD, fixed={"model": "x"}), "fixed.model", "named once"),
+        (replace(GOOD, fixed={"hf_token": "something-of-mine"}), "fixed.hf_token", "environment"),
+        (replace(GOOD, fixed={"override": {"a": ["https://me:pw@example.org"]}}), "fixed.override", "environment"),
+        (replace(GOOD, model="https://key@example.org/m"), "model", "environment"),
+        (_seqs(2, {"label": "b", "model": "hf_" + "a1" * 16}), "knob.values 2", "environment"),
         (replace(GOOD, fixed={"gpu_memory_utilization": 1.5}), "fixed.gpu_memory_utilization", "share of memory"),
         (replace(GOOD, fixed={"max_num_batched_tokens": 4}), "knob.values", "raise max_num_batched_tokens to 8"),
         (replace(GOOD, load=Load("closed", (0,))), "load.concurrency", "from 1"),

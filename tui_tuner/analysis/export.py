@@ -22,7 +22,7 @@ from tui_tuner.analysis.verdict import judge
 from tui_tuner.model import knobs
 from tui_tuner.model.plan import PRACTICE
 from tui_tuner.model.session import Session, State
-from tui_tuner.model.text import plain
+from tui_tuner.model.text import escaped, plain
 from tui_tuner.model.values import Value, label
 
 _NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_]*$")  # an engine argument; anything else is no flag of vLLM's
@@ -71,7 +71,7 @@ def yaml(session: Session, state: State = "finished", chain: Sequence[Link] = ()
     args = paths.expanded(configuration(session))  # YAML knows no home folder
     lines = [f"# tui-tuner, session {_clean(session.id)}: {_clean(_why(session))}"]
     for name in ["model", *sorted(n for n in args if n != "model")]:
-        lines.append(f"{name.replace('_', '-')}: {msgspec.json.encode(args[name]).decode()}")
+        lines.append(f"{name.replace('_', '-')}: {escaped(msgspec.json.encode(args[name]).decode(), yaml=True)}")
     return "\n".join(lines)
 
 

@@ -145,7 +145,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(getattr(module, name)(arguments))
     except BadInput as error:
-        print(f"tui-tuner: {error}", file=sys.stderr)
+        from tui_tuner.cli import output
+
+        output.complain(error)
         return BAD_INPUT
     except KeyboardInterrupt:
         return STOPPED

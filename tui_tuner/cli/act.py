@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from tui_tuner import cli, paths
+from tui_tuner.cli import output
 from tui_tuner.model import events as ev
 from tui_tuner.model.values import label, parse
 from tui_tuner.prepare import decision
@@ -51,7 +52,7 @@ def stop(arguments: argparse.Namespace) -> int:
     try:
         inbox.send(path, ev.Asked(time.time(), "stop"))
     except inbox.NotSent as error:
-        print(f"tui-tuner: {error}", file=sys.stderr)
+        output.complain(error)
         return cli.BROKEN
     print("stopping: the engine is ended and its memory waited for", file=sys.stderr)
     while sessionfile.is_locked(path):

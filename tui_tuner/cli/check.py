@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from tui_tuner import cli, engines
+from tui_tuner.cli import output
 from tui_tuner.model import knobs
 from tui_tuner.model.knobs import Facts
 from tui_tuner.model.machine import Engine
@@ -32,7 +33,7 @@ def check(arguments: argparse.Namespace) -> int:
         line = serveline.read(text, facts)
         refused, note = _together(line, engine) if not line.problems else (None, None)
     except engines.NoEngine as error:
-        print(f"tui-tuner: {error}", file=sys.stderr)
+        output.complain(error)
         return cli.NO_ENGINE
     problems = [*line.problems, *([refused] if refused else [])]
     notes = [*line.notes, *([note] if note else [])]
@@ -46,13 +47,13 @@ def check(arguments: argparse.Namespace) -> int:
             "problems": problems,
             "notes": notes,
         }
-        print(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
+        output.as_json(found)
     else:
         _print(line, facts)
         for said in notes:
             print(textwrap.fill(plain(said), _WIDTH))
     for problem in problems:
-        print(f"tui-tuner: {plain(problem)}", file=sys.stderr)
+        output.complain(problem)
     return cli.BAD_INPUT if problems else cli.OK
 
 

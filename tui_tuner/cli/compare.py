@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import textwrap
 
-import msgspec
-
 from tui_tuner import cli
 from tui_tuner.analysis import comparison, words
 from tui_tuner.analysis.comparison import Comparison, Figure, Pair, Row, Side
+from tui_tuner.cli import output
 from tui_tuner.cli.look import read
 from tui_tuner.model.session import Session
 from tui_tuner.model.text import plain
@@ -24,7 +23,7 @@ def compare(arguments: argparse.Namespace) -> int:
     found = comparison.compare(a, b)
     if arguments.json:
         said = {"a": {"id": a.id, "file": str(path_a)}, "b": {"id": b.id, "file": str(path_b)}, **found.as_dict()}
-        print(msgspec.json.format(msgspec.json.encode(said), indent=1).decode())
+        output.as_json(said)
     else:
         print(text(found, a, b))
     return cli.OK

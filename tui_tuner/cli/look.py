@@ -6,19 +6,15 @@ import argparse
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from tui_tuner import cli, paths
+from tui_tuner.cli import output
 from tui_tuner.model.session import Session
 from tui_tuner.model.text import plain
 from tui_tuner.model.values import label
 from tui_tuner.store import library, sessionfile
-
-
-def _print_json(value: Any) -> None:
-    print(msgspec.json.format(msgspec.json.encode(value), indent=1).decode())
 
 
 def read(arguments: argparse.Namespace, name: str) -> tuple[Path, Session]:
@@ -35,7 +31,7 @@ def list(arguments: argparse.Namespace) -> int:
     folder = library.recorded_dir() if arguments.recorded else paths.sessions_dir(arguments.sessions)
     found = library.recorded() if arguments.recorded else library.listing(folder)
     if arguments.json:
-        _print_json(
+        output.as_json(
             [
                 {
                     "id": s.id,
@@ -82,7 +78,7 @@ def show(arguments: argparse.Namespace) -> int:
     path, session = read(arguments, arguments.session)
     state = session.state(sessionfile.is_locked(path))
     if arguments.json:
-        _print_json(report.as_dict(session, state, path))
+        output.as_json(report.as_dict(session, state, path))
     else:
         print(report.table(session, state))
     return cli.OK
@@ -94,7 +90,7 @@ def schema(arguments: argparse.Namespace) -> int:
 
     document = msgspec.json.schema(AnyEvent)
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "tui-tuner session event"}
-    _print_json({**head, **document})
+    output.as_json({**head, **document})
     return cli.OK
 
 
@@ -120,7 +116,7 @@ def knobs(arguments: argparse.Namespace) -> int:
             continue  # this vLLM does not have it
         rows.append((knob, field))
     if arguments.json:
-        _print_json(
+        output.as_json(
             [
                 {
                     "name": k.name, "flag": k.flag, "group": k.group, "title": k.title,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-import msgspec
-
 from tui_tuner import cli
+from tui_tuner.cli import output
 from tui_tuner.model.text import plain
 
 
@@ -17,7 +16,7 @@ def doctor(arguments: argparse.Namespace) -> int:
 
     found = examination.checks(arguments.sessions, arguments.engine_python)
     if arguments.json:
-        print(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
+        output.as_json(found)
     else:
         for check in found:
             print(f"{examination.SYMBOLS[check.mark]} {check.name:<9} {plain(check.say)}")
@@ -85,7 +84,7 @@ def setup(arguments: argparse.Namespace) -> int:
                 return cli.OK
         engine = making.run(intended, say)
     except making.CannotSetUp as error:
-        print(f"tui-tuner: {error}", file=sys.stderr)
+        output.complain(error)
         return cli.NO_ENGINE
     say(f"ready: vLLM {engine.version} ({engine.device}) in {engine.python}")
     return cli.OK

@@ -6,10 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-import msgspec
-
 from tui_tuner import cli, engines, paths
-from tui_tuner.cli import follow
+from tui_tuner.cli import follow, output
 from tui_tuner.model.plan import Plan
 from tui_tuner.prepare import planfile, start
 from tui_tuner.store import library, sessionfile
@@ -39,20 +37,20 @@ def _begin(arguments: argparse.Namespace, plan: Plan, prediction: str | None, no
     sessions = paths.sessions_dir(arguments.sessions)
     kind: start.Kind = "noise" if noise else "sweep"
     try:
-        examined = start.examine(plan, arguments.engine_python, _say, sessions, kind)
+        examined = start.examine(plan, arguments.engine_python, output.say, sessions, kind)
     except engines.NoEngine as error:
-        print(f"tui-tuner: {error}", file=sys.stderr)
+        output.complain(error)
         return cli.NO_ENGINE
     if examined.problems:
         for problem in examined.problems:
-            print(f"tui-tuner: {problem}", file=sys.stderr)
+            output.complain(problem)
         return cli.BAD_INPUT
     for warning in examined.warnings:
-        _say(f"! {warning}")
+        output.say(f"! {warning}")
     try:
         path = start.begin(examined, sessions, prediction, kind)
     except start.Refused as error:
-        print(f"tui-tuner: {error}", file=sys.stderr)
+        output.complain(error)
         return cli.BROKEN
     return _to_the_end(path, arguments.json)
 
@@ -65,7 +63,7 @@ def resume(arguments: argparse.Namespace) -> int:
     except start.Refused as error:
         raise cli.BadInput(str(error)) from None
     if resumed:
-        _say(resumed)
+        output.say(resumed)
     return _to_the_end(path, arguments.json)
 
 
@@ -94,19 +92,15 @@ def _to_the_end(path: Path, as_json: bool) -> int:
         raise cli.BadInput(str(error)) from None
     state = session.state(sessionfile.is_locked(path))
     if as_json:
-        print(msgspec.json.format(msgspec.json.encode(report.as_dict(session, state, path)), indent=1).decode())
+        output.as_json(report.as_dict(session, state, path))
     else:
         print(report.table(session, state))
-        _say(f"saved in {path}")
+        output.say(f"saved in {path}")
     if session.ended and session.ended.say and state != "finished":
-        _say(f"! {session.ended.say}")
+        output.say(f"! {session.ended.say}")
     if state == "interrupted":
-        _say(f"! the runner was cut off: `tui-tuner resume {session.id}` goes on where it stopped")
+        output.say(f"! the runner was cut off: `tui-tuner resume {session.id}` goes on where it stopped")
         return cli.BROKEN
     if state == "stopped":
         return cli.STOPPED
     return session.ended.exit if session.ended else cli.OK
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

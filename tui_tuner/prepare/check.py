@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, Struct
 
 from tui_tuner import evals
@@ -22,6 +24,7 @@ from tui_tuner.model.knobs import Facts, FieldFacts, Knob, Resolution
 from tui_tuner.model.load import Lengths
 from tui_tuner.model.machine import Machine, ModelShape
 from tui_tuner.model.plan import PRACTICE, Plan
+from tui_tuner.model.secrets import Redactor
 from tui_tuner.model.values import Value, is_variant, label, same
 
 MOST_VALUES = 12
@@ -49,6 +52,7 @@ def alone(plan: Plan) -> list[Problem]:
         knob = knobs.get(plan.knob.name)
     except KeyError as error:
         return [Problem("knob.name", str(error.args[0]))]
+    found += _secrets(plan)
     found += _values(plan, knob)
     found += _fixed(plan, knob)
     found += _load(plan)
@@ -56,6 +60,27 @@ def alone(plan: Plan) -> list[Problem]:
     if plan.price and not (math.isfinite(plan.price.per_hour) and plan.price.per_hour >= 0):
         found.append(Problem("price.per_hour", f"{plan.price.per_hour} is no price: write a number of 0 or more"))
     return found
+
+
+def _secrets(plan: Plan) -> list[Problem]:
+    """A plan is kept in the session file, from which secrets are taken out: the engine would be handed what is left."""
+    redactor = Redactor({k: v for k, v in os.environ.items() if k != "HOME"})
+    values = {f"values {i}": value for i, value in enumerate(plan.knob.values, 1)}
+    parts = {"model": plan.model, **{f"fixed.{k}": v for k, v in plan.fixed.items()}}
+    parts |= {f"knob.{name}": value for name, value in values.items()}
+    return [
+        Problem(
+            field,
+            "this looks like a secret, which does not belong in a plan: the session file keeps plans, and people pass "
+            "them on. Take it out and set it in the environment (HF_TOKEN is the hub's)",
+        )
+        for field, value in parts.items()
+        if _json(redactor.value(kept := {field.rpartition(".")[2]: msgspec.to_builtins(value)})) != _json(kept)
+    ]
+
+
+def _json(value: Any) -> bytes:
+    return msgspec.json.encode(value)
 
 
 def _values(plan: Plan, knob: Knob) -> list[Problem]:
