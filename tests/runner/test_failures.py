@@ -37,6 +37,33 @@ def test_recorded_failures(name: str) -> None:
     assert str(found.fix.value) in found.fix.say
 
 
+CPU = Machine("CPU", 2, 24_576, 20_316, "Linux")
+ON_A_CPU = {  # the arguments, the status, the phase, what is said, and what to try
+    "node-memory": ({"gpu_memory_utilization": 0.99}, "oom_startup", "load", "NUMA node", 0.9),
+    "no-kv-memory": ({"gpu_memory_utilization": 0.02}, "oom_startup", "kv_cache", "took 1.07 GiB", 0.07),
+    "max-model-len-too-long": ({"max_model_len": 100_000}, "config_error", "load", "8192", 8192),
+    "batched-tokens-below-seqs": ({}, "config_error", "load", "contradict", 128),
+    "unknown-argument": ({"swap_space": 4}, "config_error", "load", "no argument swap_space", None),
+    "quantization-not-of-the-model": ({"quantization": "awq"}, "config_error", "load", "quantization awq", None),
+    "no-such-model": ({}, "env_error", "load", "the hub was not reached", None),
+    "weights-cut-off": ({}, "env_error", "load", "not whole", None),
+}
+
+
+@pytest.mark.parametrize("name", ON_A_CPU)
+def test_failures_recorded_on_a_cpu(name: str) -> None:
+    args, status, phase, words, value = ON_A_CPU[name]
+    found = explain(End("load", 1, failures.read_log(LOGS / f"v0.32.0-cpu-{name}.log"), args=args, machine=CPU))
+    assert (found.status, found.phase) == (status, phase) and words in found.say
+    assert found.fix and found.fix.value == value and "other processes" not in found.fix.say
+
+
+def test_a_cache_that_others_took_the_room_for() -> None:
+    line = "ValueError: Available memory on node 0 (4.5/20.0 GiB) on kv cache allocation is less than requested memory for kv "
+    found = explain(End("kv_cache", 1, raised(line + "(6.0/10.0 GiB). Reduce CPU memory used by other processes.")))
+    assert found.status == "oom_startup" and found.fix and found.fix.value == 0.42, "10 - (6 - 4.5) of 20 GiB"
+
+
 @pytest.mark.parametrize(
     "log", [*sorted(p.name for p in LOGS.glob("v*-ready*.log")), "v0.26.0-h200-serve-under-load.log"]
 )
@@ -194,6 +221,7 @@ NUMBERED = [
     "ValueError: To serve at least one request with the model's max seq len (262144), (24.0 GiB KV cache is needed, which is larger than "
     "the available KV cache memory (3.18 GiB). Based on the available memory, the estimated maximum model length is 34736.",
     "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests.",
+    "ValueError: Available memory on node 0 (17.69/19.84 GiB) on kv cache allocation is less than requested memory for kv (-0.67/0.4 GiB).",
     "ValueError: max_num_batched_tokens (512) must be greater than or equal to max_num_seqs (1024).",
     "ValueError: User-specified max_model_len (65536) is greater than the derived max_model_len (max_position_embeddings=32768).",
 ]  # fmt: skip

@@ -21,6 +21,7 @@ from tui_tuner.model import wire
 from tui_tuner.model.events import Fix, PhaseName, Status
 from tui_tuner.model.machine import Machine
 from tui_tuner.model.secrets import Redactor
+from tui_tuner.model.text import safe
 
 _HEAD, _TAIL = 2 << 20, 2 << 20  # bytes of a log that are looked at
 _LONGEST = 400  # characters of a cause
@@ -126,8 +127,6 @@ def explain(end: End) -> Failure:
 
 # ---- reading a log --------------------------------------------------------------------------------------------
 
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 _PREFIX = re.compile(
     r"^(?:\([\w :.-]{1,60} pid=\d{1,10}\) ?)?(?:(DEBUG|INFO|WARNING|ERROR|CRITICAL) [\d-]{4,10} [\d:.,]{5,15} \[[^\]\n]{1,80}\] ?)?"
 )
@@ -149,8 +148,8 @@ _NO_ERRORS = {
 
 
 def plain(text: str) -> str:
-    """Text without escape codes, control and direction characters."""
-    return _CONTROL.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+    """A log's text, made safe; what a progress bar wrote over stands on lines of its own."""
+    return safe(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def errors(text: str) -> str:
@@ -368,6 +367,28 @@ def _no_blocks(m: re.Match[str], end: End) -> Failure:
         f"Weights and activations fill the whole budget: nothing is left for the KV cache{lack}.",
         fix,
     )
+
+
+def _cpu_cache(m: re.Match[str], end: End) -> Failure:
+    """The CPU engine takes its cache last: what it asks of other processes is not the way out where none is left."""
+    free, total, left, budget = (_number(g) for g in m.groups())
+    share = _share(end)
+    if left > 0:
+        fitting = highest_share(max(budget - (left - free), 0.0), total) if total > 0 else 0.0
+        say = f"The KV cache was to take {left:g} GiB of this NUMA node's memory, and {free:g} GiB are free by now."
+        fix = Fix(f"try gpu_memory_utilization {fitting:g}, or close other programs", "gpu_memory_utilization", fitting)
+        return Failure("oom_startup", "kv_cache", _short(m.group(0)), say, fix if fitting > 0 else None)
+    say = (
+        f"gpu_memory_utilization {share if share is not None else 'as it is'} gives the engine {budget:g} GiB, and weights "
+        f"and activations took {budget - left:.2f} GiB: nothing is left for the KV cache."
+    )
+    value = math.ceil((budget - left) / total * 100 + 1) / 100 if total > 0 else 1.0
+    fix = (
+        Fix(f"{value:g} would leave room for a small cache", "gpu_memory_utilization", value)
+        if value <= 0.97
+        else Fix("a smaller or quantized model, or fewer batched tokens")
+    )
+    return Failure("oom_startup", "kv_cache", _short(m.group(0)), say, fix)
 
 
 def _too_long(m: re.Match[str], end: End) -> Failure:
@@ -615,6 +636,8 @@ _RULES: list[tuple[re.Pattern[str], Rule]] = [
          r"\(([\d.]+), ([\d.]+) GiB\)"), _not_free),
     (_re(r"Available memory on node \d+ \(([\d.]+)/([\d.]+) GiB\) on startup is less than desired CPU memory utilization "
          r"\(([\d.]+), ([\d.]+) GiB\)"), _not_free),
+    (_re(r"Available memory on node \d+ \(([\d.]+)/([\d.]+) GiB\) on kv cache allocation is less than requested memory for kv "
+         r"\((-?[\d.]+)/([\d.]+) GiB\)"), _cpu_cache),
     (_re(r"To serve at least one request with the model'?s max(?:imum)? seq(?:uence)? len(?:gth)? \(?([\d,]+)\)?[^\n]{0,400}"),
      _too_long),
     (_re(r"model'?s max seq len \(([\d,]+)\) is larger than the maximum number of tokens that can be stored in KV cache[^\n]{0,200}"),
@@ -696,6 +719,9 @@ _RULES: list[tuple[re.Pattern[str], Rule]] = [
     (_re(r"quantization method ([\w-]{1,40}) is not supported for the current GPU[^\n]{0,120}|"
          r"Unknown quantization method: ?([\w-]{0,40})[^\n]{0,80}"),
      _says("config_error", "This card, or this vLLM, cannot run that quantization.", "choose a checkpoint quantized another way")),
+    (_re(r"Cannot find the config file for ([\w-]{1,40})"),
+     _says("config_error", "This checkpoint holds nothing of the quantization {0}: it was not made with it.",
+           "take quantization out of the plan (vLLM reads it from the checkpoint), or choose a checkpoint made with it")),
     (_re(r"Please pass the argument `?trust_remote_code=True`?|requires you to execute the configuration file"),
      _says("config_error", "This model brings code of its own, which is not run unless you allow it.",
            "read that code, then set trust_remote_code in the fixed configuration", "trust_remote_code", True)),
