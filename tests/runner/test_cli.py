@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -392,6 +393,14 @@ def _commands() -> list[str]:
         spans = re.findall(r"`([^`\n]+)`", text) + re.findall(r"^ {4}(.+)$", text, re.MULTILINE)
         found += [s.split("  #")[0].strip() for s in spans if re.match(r"(\.venv/bin/)?tui-tuner( |$)", s.strip())]
     return sorted(set(found))
+
+
+def test_every_command_is_run_by_a_test_of_this_file() -> None:
+    (commands,) = (a for a in cli.parser()._actions if isinstance(a, argparse._SubParsersAction))
+    source = Path(__file__).read_text(encoding="utf-8")
+    elsewhere = {"setup"}  # tests/unit/test_setup.py, and `make test` itself
+    run = {name for name in commands.choices if re.search(rf'\("{name}"[,)]', source)}
+    assert set(commands.choices) - run == elsewhere
 
 
 @pytest.mark.parametrize("command", _commands())

@@ -453,7 +453,7 @@ async def test_a_replay_pauses_changes_its_pace_and_ends_in_results_that_are_onl
         assert said(app, "#label") == "replay of a recorded session (NVIDIA GeForce RTX 4090, 2025-06-15)"
         assert "paused" in said(app, "#title")
         speed = screen.player.pace.speed
-        await press(pilot, "f", "f", "s")
+        await press(pilot, "plus", "f", "minus")
         assert screen.player.pace.speed == speed * 2 and screen.player.pace.paused
         await press(pilot, "space")
         assert f"×{speed * 2:g}" in said(app, "#title")

@@ -242,7 +242,7 @@ def test_the_picture_keeps_to_its_room() -> None:
 
 
 def test_keys_are_ones_that_arrive_everywhere_and_never_clash() -> None:
-    known = {"enter", "space", "escape", "question_mark", *(f"f{i}" for i in range(1, 11))}
+    known = {"enter", "space", "escape", "question_mark", "plus", "minus", *(f"f{i}" for i in range(1, 11))}
     for screen in {s for a in actions.ACTIONS for s in a.screens}:
         keys = [key for act in actions.of(screen) for key in act.keys.split(",")]
         assert len(keys) == len(set(keys)), screen

@@ -244,30 +244,25 @@ class Services:
 
         line = serveline.read(text, self._facts_or_none())
         notes = tuple(f"{n.replace('_', '-')} is the server's, and plays no part in tuning" for n in line.server)
-        return Pasted(line.model, line.fixed, line.problems, notes)
+        return Pasted(line.model, line.fixed, line.problems, (*line.notes, *notes))
 
     # ---- a session -----------------------------------------------------------------------------------------------
 
     def begin(self, draft: Draft) -> Path:
         """Creates the session and starts its runner. Raises with a sentence; nothing is left then."""
         from tui_tuner.prepare import start
+        from tui_tuner.tui import told
 
         plan, wrong = _planned(draft)
         if plan is None:
             raise ValueError(f"{wrong[0].field}: {wrong[0].say}")
         examined = self._examined
-        from tui_tuner.tui import told
         if examined is None or examined.plan != plan:
             examined = start.examine(plan, self._engine_python, sessions=self.folder())
-        return start.begin(examined, self.folder(), draft.prediction.strip() or None)
-
-    def resume(self, path: Path) -> Path:
-        """Starts a runner for a session that was cut off or stopped. Raises with a sentence."""
-        from tui_tuner.prepare import start
         if examined.problems:
             raise ValueError("; ".join(told.problem(p, examined).say for p in examined.problems))
+        return start.begin(examined, self.folder(), draft.prediction.strip() or None)
 
-        start.resume(path)
     def begin_noise(self, draft: Draft) -> Path:
         """Starts a noise run of the draft: its baseline alone, several times. Raises with a sentence."""
         from tui_tuner.prepare import start
@@ -278,6 +273,11 @@ class Services:
         examined = start.examine(plan, self._engine_python, sessions=self.folder(), kind="noise")
         return start.begin(examined, self.folder(), kind="noise")
 
+    def resume(self, path: Path) -> Path:
+        """Starts a runner for a session that was cut off or stopped. Raises with a sentence."""
+        from tui_tuner.prepare import start
+
+        start.resume(path)
         return path
 
     def recheck(self, path: Path) -> Path:
