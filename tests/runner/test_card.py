@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,11 +11,15 @@ from typing import Any
 
 import pytest
 import scripted
+from msgspec.structs import replace
+from test_cli import CONFIG
 from test_faults import row
 
+from tui_tuner import gpu
 from tui_tuner.analysis import verdict
 from tui_tuner.model.machine import Machine
 from tui_tuner.model.session import Session
+from tui_tuner.prepare import start
 from tui_tuner.store import sessionfile
 
 # What an engine does on the card: it takes memory as it loads, and runs long enough to be looked at.
@@ -127,6 +132,26 @@ def test_a_card_that_is_busy_before_the_start(
     assert "somebody else is on this card" in told and str(neighbour.pid) in told and "5,000 MiB" in told
     assert neighbour.poll() is None
     row("card busy before the start", "start", path, session, told, 4)
+
+
+def test_an_engine_for_cards_where_nvml_names_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its share of memory is not checked against the machine's, no cache is estimated from it, and it is said."""
+    model = folder / "model"
+    model.mkdir()
+    (model / "config.json").write_text(json.dumps(CONFIG))
+    (model / "model.safetensors").write_bytes(b"0" * 1000)
+    monkeypatch.setenv("TUI_TUNER_HOME", str(folder / "home"))
+    monkeypatch.setattr(start.engines, "find", lambda _: replace(scripted.engine(), device="cuda"))
+    machine = Machine("CPU", 2, 8192, 8192, "Linux")
+    monkeypatch.setattr(start.gpu, "probe", lambda: gpu.Probe(machine, why="no NVIDIA driver is installed here"))
+    plan = replace(scripted.plan(fixed={"max_model_len": 1024, "gpu_memory_utilization": 0.97}), model=str(model))
+    examined = start.examine(plan)
+    assert not examined.problems and any("no NVIDIA driver" in warning for warning in examined.warnings)
+    assert examined.machine == machine and not examined.estimate.get("memory")
+    assert all("kv_tokens" not in told for told in examined.estimate.values() if isinstance(told, dict))
+    monkeypatch.setattr(start.engines, "find", lambda _: scripted.engine())
+    monkeypatch.setattr(start.gpu, "available_mib", lambda _: 4096)
+    assert "gpu_memory_utilization" in str(start.examine(plan).problems[0]), "a CPU engine's share is of this memory"
 
 
 def test_a_neighbour_comes_in_the_middle(

@@ -123,6 +123,71 @@ def test_a_card_that_falls_off_the_bus_tells_nothing_more(lib: Any) -> None:
     assert gpu.available_mib(Machine(gpu=Gpu("GPU-0", "NVIDIA H200", vram_mib=143771))) is None
 
 
+def _divided(lib: Any) -> None:
+    """The card is divided into two MIG slices, of which the second place is empty."""
+    lib.nvmlDeviceGetMigMode = lambda h: [1, 1]
+    lib.nvmlDeviceGetMaxMigDeviceCount = lambda h: 3
+    slices = {0: "MIG-a", 2: "MIG-b"}
+
+    def by_index(h: object, i: int) -> str:
+        if i not in slices:
+            raise NVMLError("Not Found")
+        return slices[i]
+
+    def supported(answer: Any) -> Any:
+        def ask(h: object, *args: object) -> Any:
+            if isinstance(h, str):
+                raise NVMLErrorNotSupported()
+            return answer(h, *args)
+
+        return ask
+
+    def whole(h: object) -> int:
+        if not isinstance(h, str):
+            raise NVMLError("Invalid Argument")
+        return 0
+
+    lib.nvmlDeviceGetMigDeviceHandleByIndex = by_index
+    lib.nvmlDeviceGetDeviceHandleFromMigDeviceHandle = whole
+    lib.nvmlDeviceGetUUID = lambda h: h if isinstance(h, str) else f"GPU-{h}"
+    lib.nvmlDeviceGetName = lambda h: "NVIDIA H200 MIG 1g.18gb" if isinstance(h, str) else "NVIDIA H200"
+    lib.nvmlDeviceGetMemoryInfo = lambda h, version=None: SimpleNamespace(
+        total=(16384 if isinstance(h, str) else 143771) * MIB, used=100 * MIB, reserved=0
+    )
+    for name in ("PowerUsage", "Temperature", "ClockInfo", "TotalEnergyConsumption", "CurrentClocksEventReasons"):
+        setattr(lib, f"nvmlDeviceGet{name}", supported(getattr(lib, f"nvmlDeviceGet{name}")))
+
+
+def test_a_slice_is_a_card_of_its_own(lib: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    _divided(lib)
+    probe = gpu.probe()
+    assert [c.uuid for c in probe.cards] == ["MIG-a", "MIG-b"] and probe.machine.gpus == 2
+    card = probe.machine.gpu
+    assert card and card.mig and (card.vram_mib, card.power_limit_w, card.memory_gb_s) == (16384, None, None)
+    assert "1g.18gb" in card.name and card.compute_capability == (9, 0)
+    sampler = gpu.Sampler(probe.machine)
+    told = sampler.sample()
+    assert told == gpu.Sample(vram_mib=100, temp_c=61, sm_mhz=1980, throttle=0x4), (
+        "its neighbours' power is not its own"
+    )
+    assert gpu.available_mib(probe.machine) == 16384 - 100 - gpu.CONTEXT_MIB
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-b")
+    chosen = gpu.probe().machine.gpu
+    assert chosen and chosen.uuid == "MIG-b" and gpu.Sampler(gpu.probe().machine).used_mib() == 100
+
+
+def test_a_slice_that_goes_away_tells_nothing_more(lib: Any) -> None:
+    _divided(lib)
+    sampler = gpu.Sampler(gpu.probe().machine)
+    for name in [n for n in vars(lib) if n.startswith("nvmlDevice")]:
+        setattr(lib, name, _gone)
+    assert sampler.sample() == gpu.Sample() and sampler.processes() == []
+
+
+def _gone(*args: object, **named: object) -> None:
+    raise NVMLError("GPU is lost")
+
+
 def test_a_neighbour_is_named_as_far_as_it_is_told(lib: Any) -> None:
     (neighbour,) = gpu.Sampler(gpu.probe().machine).processes()
     assert neighbour == gpu.Neighbour(2**30, "a process outside this container", 40 * 1024)

@@ -58,10 +58,9 @@ def probe(card: str | None = None) -> Probe:
     except Unavailable as error:
         return Probe(described, why=str(error))
     try:
-        found = [lib.card(handle, index) for index, handle in enumerate(lib.handles())]
+        cards = tuple(lib.cards())
     finally:
         lib.close()
-    cards = tuple(c for c in found if c is not None)
     described = replace(described, gpus=len(cards))
     if not cards:
         return Probe(described, why="the NVIDIA driver answers and names no card")
@@ -90,7 +89,8 @@ def _visible(cards: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
 
 def _named(cards: tuple[Gpu, ...], name: str) -> Gpu | None:
     for card in cards:
-        if str(card.index) == name or (name.startswith("GPU-") and card.uuid.startswith(name)) or card.uuid == name:
+        prefix = name.startswith(("GPU-", "MIG-")) and card.uuid.startswith(name)
+        if str(card.index) == name or prefix or card.uuid == name:
             return card
     return None
 
@@ -113,17 +113,20 @@ def available_mib(machine: Machine) -> int | None:
 class Sampler:
     """Looks at the chosen card, or at the memory of a process group where there is none. Never raises.
 
-    A card that falls off the bus gives empty samples from then on.
+    A card that falls off the bus gives empty samples from then on. Of a MIG slice the memory is its own, temperature
+    and clock are the whole card's; power and energy would be its neighbours' too, and are left out.
     """
 
     def __init__(self, machine: Machine) -> None:
         self._nvml: Nvml | None = None
         self._handle: Any = None
+        self._whole: Any = None  # the card, where the handle is a slice of one
         self._cuda = machine.gpu is not None
         if machine.gpu is not None:
             with contextlib.suppress(Unavailable):
                 self._nvml = Nvml()
                 self._handle = self._nvml.handle(machine.gpu.uuid)
+                self._whole = self._nvml.whole(self._handle)
 
     def sample(self, pgid: int | None = None) -> Sample:
         """One look. Without a card `vram_mib` is the memory of the process group `pgid`."""
@@ -132,8 +135,12 @@ class Sampler:
             return Sample(vram_mib=host.group_mib(pgid) if pgid else None)
         if lib is None or card is None:
             return Sample()
-        power = lib.ask("nvmlDeviceGetPowerUsage", card)
-        energy = lib.ask("nvmlDeviceGetTotalEnergyConsumption", card)
+        power = energy = None
+        if self._whole is None:
+            power = lib.ask("nvmlDeviceGetPowerUsage", card)
+            energy = lib.ask("nvmlDeviceGetTotalEnergyConsumption", card)
+        else:
+            card = self._whole
         reasons = lib.ask("nvmlDeviceGetCurrentClocksEventReasons", card)
         if reasons is None:
             reasons = lib.ask("nvmlDeviceGetCurrentClocksThrottleReasons", card)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+from msgspec.structs import replace
+
 from tui_tuner.model.machine import Gpu
 
 MIB = 1 << 20
@@ -72,8 +74,20 @@ class Nvml:
         return [h for h in (self.ask("nvmlDeviceGetHandleByIndex", i) for i in range(count)) if h is not None]
 
     def handle(self, uuid: str) -> Any:
-        """The card of that UUID, or None if it is not there (any more)."""
-        return next((h for h in self.handles() if self.uuid(h) == uuid), None)
+        """The card, or the slice of one, of that UUID; None if it is not there (any more)."""
+        cards = self.handles()
+        return next((h for h in (*cards, *(s for c in cards for s in self.slices(c))) if self.uuid(h) == uuid), None)
+
+    def slices(self, handle: Any) -> list[Any]:
+        """The MIG devices that a card is divided into; none if it is not."""
+        mode = self.ask("nvmlDeviceGetMigMode", handle)
+        count = self.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0 if mode and mode[0] else 0
+        found = (self.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, i) for i in range(count))
+        return [h for h in found if h is not None]
+
+    def whole(self, handle: Any) -> Any:
+        """The card that a MIG device is a slice of; None for a card."""
+        return self.ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle)
 
     def uuid(self, handle: Any) -> str | None:
         return _text(self.ask("nvmlDeviceGetUUID", handle))
@@ -111,6 +125,26 @@ class Nvml:
             max_sm_mhz=self.ask("nvmlDeviceGetMaxClockInfo", handle, getattr(self.lib, "NVML_CLOCK_SM", 1)),
             memory_gb_s=self._bandwidth(handle),
             mig=bool(mig and mig[0]),
+        )
+
+    def cards(self) -> list[Gpu]:
+        """Every device that an engine can be given: the cards, and of a divided one its slices instead."""
+        found: list[Gpu] = []
+        for index, handle in enumerate(self.handles()):
+            card = self.card(handle, index)
+            parts = [p for p in (self._part(s, card) for s in self.slices(handle)) if p] if card else []
+            found += parts or ([card] if card else [])
+        return found
+
+    def _part(self, handle: Any, card: Gpu) -> Gpu | None:
+        """A slice: memory and identity are its own; what only the whole card has is left out."""
+        uuid = self.uuid(handle)
+        if uuid is None:
+            return None
+        total, _, reserved = self.memory(handle)
+        name = _text(self.ask("nvmlDeviceGetName", handle)) or f"{card.name} MIG"
+        return replace(
+            card, uuid=uuid, name=name, vram_mib=total, reserved_mib=reserved, power_limit_w=None, memory_gb_s=None
         )
 
     def _bandwidth(self, handle: Any) -> float | None:

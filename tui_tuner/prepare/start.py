@@ -77,7 +77,8 @@ def examine(
     facts = engines.facts(engine)
     path = models.locate(plan.model)
     shape = models.shape(path) if path else None
-    available = gpu.available_mib(machine)
+    unseen = _unseen(engine, machine)
+    available = None if unseen else gpu.available_mib(machine)
     problems = check.known(plan, facts) + check.here(plan, machine, shape, available)
     if problems:
         return Examined(plan, problems, machine=machine, engine=engine, facts=facts, model_path=path, shape=shape)
@@ -85,7 +86,10 @@ def examine(
     examined = Examined(
         plan,
         check.resolved(plan, baseline, resolutions),
-        _warnings(plan),
+        [
+            *_warnings(plan),
+            *([f"no card is seen here, so nothing is known of its memory: {probe.why}"] if unseen else []),
+        ],
         machine,
         engine,
         facts,
@@ -119,9 +123,10 @@ def _with_the_past(examined: Examined, sessions: Path | None, kind: Kind) -> Exa
                 "standard",
             )
         )
-    before = estimate.before(
-        written, examined.baseline, examined.machine, examined.shape, examined.facts, earlier, band, kind
-    )
+    machine = examined.machine
+    if examined.engine is not None and _unseen(examined.engine, machine):
+        machine = replace(machine, ram_mib=0, numa_mib=None)  # a share of the card's memory is none of the machine's
+    before = estimate.before(written, examined.baseline, machine, examined.shape, examined.facts, earlier, band, kind)
     return replace(examined, problems=problems, warnings=warnings, estimate=before)
 
 
@@ -137,6 +142,11 @@ def _too_short(earlier: list[Session], plan: Plan, machine: Machine) -> list[str
         if was.machine.card == machine.card and same_work and (measured := points.baselines(session)):
             return [f"{note} (as in {session.id})" for note in points.notes(measured[-1])]
     return []
+
+
+def _unseen(engine: Engine, machine: Machine) -> bool:
+    """Whether the engine is one for a card, and NVML names none: absent, or hidden from this process."""
+    return engine.device == "cuda" and machine.gpu is None
 
 
 def _without_card(machine: Machine) -> Machine:
