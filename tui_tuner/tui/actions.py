@@ -34,7 +34,7 @@ class Act:
 
 
 def display(key: str) -> str:
-    names = {"escape": "esc", "enter": "enter", "space": "space", "question_mark": "?", "slash": "/", "left": "←"}
+    names = {"escape": "esc", "question_mark": "?", "slash": "/", "left": "←", "plus": "+", "minus": "-"}
     return names.get(key, key.upper() if key.startswith("f") and key[1:].isdigit() else key)
 
 
@@ -80,8 +80,8 @@ ACTIONS: tuple[Act, ...] = (
     # replay
     Act("leave", "escape,q", "Leave", "Leave the replay", ("replay",)),
     Act("pause", "space", "Pause", "Hold the replay, or let it go on", ("replay",)),
-    Act("faster", "f", "Faster", "Play twice as fast", ("replay",)),
-    Act("slower", "s", "Slower", "Play half as fast", ("replay",)),
+    Act("faster", "plus,f", "Faster", "Play twice as fast", ("replay",)),
+    Act("slower", "minus,s", "Slower", "Play half as fast", ("replay",)),
     Act("end", "e", "To the end", "Show the end of the recording at once", ("replay",)),
     Act("results", "v", "Results", "What came of it, once the replay is at its end", ("replay",)),
     # results
