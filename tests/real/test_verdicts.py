@@ -169,7 +169,7 @@ def test_poisson_arrivals_are_kept_to(tmp_path: Path) -> None:
         assert one["throughput"]["lag_p99_ms"] is not None
         assert one["throughput"]["prefix_hit_share"] < 0.01
         assert one["latency"]["itl_ms"]["p50"] > 0
-    assert rows(result, 1)["planned"] == rows(result, 2)["planned"]
+    assert rows(result, 1)["planned"] == pytest.approx(rows(result, 2)["planned"], abs=1e-4)  # a clock's rounding
 
 
 def test_a_shared_prefix_is_seen_only_with_the_cache(tmp_path: Path) -> None:
