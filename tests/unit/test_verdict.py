@@ -322,6 +322,23 @@ def test_a_short_speed_pass_says_how_many_requests_would_do() -> None:
     assert points.notes(m.point(1, "baseline", 1, levels=(long,))) == []
 
 
+def test_a_warm_up_that_never_became_steady_is_said() -> None:
+    def warmed(n: int, steady: bool) -> ev.Warmed:
+        return ev.Warmed(1.0, n, windows=3, seconds=11.2, limit_s=12.0, steady=steady)
+
+    session = m.quick(m.point(2, "value", 8, 162.0))
+    mixed = replace(session, points=tuple(replace(p, warmed=warmed(p.n, p.n != 2)) for p in session.points))
+    said = "the warm-up never became steady: 3 windows in 11.2 s, its limit 12 s"
+    assert [len(points.notes(p)) for p in mixed.points] == [0, 1, 0]
+    assert points.notes(mixed.points[1])[0].startswith(said)
+    (warning,) = [w for w in judge(mixed).warnings if "steady" in w]
+    assert warning.startswith(f"point 2: {said}")
+    never = replace(session, points=tuple(replace(p, warmed=warmed(p.n, False)) for p in session.points))
+    (warning,) = [w for w in judge(never).warnings if "steady" in w]
+    assert warning.startswith("at every point: ")
+    assert not any("steady" in w for w in judge(session).warnings), "an older session does not tell"
+
+
 def test_agreement_without_a_second_baseline_says_that_it_cannot_tell() -> None:
     def asked(n: int, text: str) -> ev.Answers:
         return m.answers(0, n=n, text=text, score=[None] * 20)

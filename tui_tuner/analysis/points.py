@@ -429,19 +429,37 @@ def too_short(point: Point) -> bool:
 
 
 def notes(point: Point) -> list[str]:
-    """What should be known of a valid point beside its figures: a speed pass too short for small differences, with
-    the number of requests that makes it long enough at every level."""
+    """What should be known of a valid point beside its figures, as sentences."""
+    return [note for note in (brevity(point), unsteady(point)) if note is not None]
+
+
+def brevity(point: Point) -> str | None:
+    """That a speed pass was too short for small differences, with the number of requests that makes it long enough at
+    every level; None if it was not."""
     short = min(point.levels, key=lambda rows: rows.seconds, default=None)
     if short is None or short.seconds >= SHORT_S or not short.sent:
-        return []
+        return None
     asked = math.ceil(len(short.sent) * ENOUGH_S / max(short.seconds, 1e-3))
     step = 10 ** max(len(str(asked)) - 2, 0)  # two digits say as much as was measured
     asked = -(-asked // step) * step
     where = f" at load level {short.level:g}" if len(point.levels) > 1 else ""
-    return [
+    return (
         f"the speed pass{where} lasted {short.seconds:.1f} s: too short to tell small differences; "
         f"ask for {asked:,} requests or more"
-    ]
+    )
+
+
+def unsteady(point: Point) -> str | None:
+    """That the warm-up ended at its limit without two windows in a row that agreed; None if they did, or if nothing
+    is known of it."""
+    warmed = point.warmed
+    if warmed is None or warmed.steady:
+        return None
+    windows = f"{warmed.windows} windows" if warmed.windows != 1 else "1 window"
+    return (
+        f"the warm-up never became steady: {windows} in {warmed.seconds:.1f} s, its limit {warmed.limit_s:.0f} s; "
+        "the speed pass may have begun on an engine that was not warm"
+    )
 
 
 def _cache_is_the_subject(plan: Plan) -> bool:

@@ -519,8 +519,12 @@ class _Judge:
             for problem in v.problems:
                 if not problem.startswith("the baseline:"):
                     self._warn(f"{words.called(self.knob, v.value)}: {problem}")
-        for note in points.notes(min(self._shown(), key=_shortest)):
-            self._warn(note)
+        brief = points.brevity(min(self._shown(), key=_shortest))
+        if brief:
+            self._warn(brief)
+        cold = [p for p in self._shown() if points.unsteady(p)]
+        if cold:
+            self._warn(f"{_these(cold, self._shown())}: {points.unsteady(cold[0])}")
         segments = {p.segment for p in self.values if points.measured(p)}
         if len(segments) > 1:
             self._warn("the sweep was interrupted: values are compared with the baseline of their own part only")
@@ -657,6 +661,15 @@ class _Judge:
 def _shortest(point: Point) -> float:
     """The seconds of the shortest of a point's speed passes."""
     return min(rows.seconds for rows in point.levels)
+
+
+def _these(some: list[Point], of: list[Point]) -> str:
+    """Which points a remark is about: "points 2, 4", or how many of them."""
+    if len(some) == len(of) > 1:
+        return "at every point"
+    if len(some) <= 4:
+        return ("point " if len(some) == 1 else "points ") + ", ".join(str(p.n) for p in some)
+    return f"at {len(some)} of {len(of)} points"
 
 
 def _choose(

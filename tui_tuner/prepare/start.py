@@ -140,7 +140,8 @@ def _too_short(earlier: list[Session], plan: Plan, machine: Machine) -> list[str
             plan.requests_per_level(),
         )
         if was.machine.card == machine.card and same_work and (measured := points.baselines(session)):
-            return [f"{note} (as in {session.id})" for note in points.notes(measured[-1])]
+            note = points.brevity(measured[-1])
+            return [f"{note} (as in {session.id})"] if note else []
     return []
 
 
