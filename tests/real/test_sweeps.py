@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,17 @@ def _members(groups: set[int]) -> list[psutil.Process]:
             if os.getpgid(process.pid) in groups and process.status() != psutil.STATUS_ZOMBIE:
                 alive.append(process)
     return alive
+
+
+def _reachable(groups: set[int]) -> list[str]:
+    """Where these groups listen, for others than this machine itself."""
+    found = []
+    for process in _members(groups):
+        with contextlib.suppress(psutil.Error):
+            for socket in process.net_connections("inet"):
+                if socket.status == psutil.CONN_LISTEN and not ip_address(socket.laddr.ip).is_loopback:
+                    found.append(f"{process.name()} {socket.laddr.ip}:{socket.laddr.port}")
+    return found
 
 
 def _groups(file: Path) -> set[int]:
@@ -176,6 +188,7 @@ def _shot(tmp_path: Path, at: str, shoot: Callable[[Session], None]) -> Session:
             session = sessionfile.read(path)
             point = session.running_point
             if not done and point is not None and point.n == 2 and any(p.name == at for p in point.phases):
+                assert not _reachable({_worker(session), session.launches[-1].pid, shown.pid})
                 shoot(session)
                 done = True
     assert done and path is not None and shown.poll() is not None, (tmp_path / "out").read_text()

@@ -95,6 +95,7 @@ WORKER: list[tuple[str, str, dict[str, Any], str, str, float]] = [
     ("worker stopped (SIGSTOP)", "speed", {"at": {"speed": "stop"}}, "timeout", "stopped by a signal", 0.8),
     ("no token while requests wait", "speed", {"at": {"speed": "no_token"}}, "timeout", "no token", 30.0),
     ("engine core killed", "speed", {"at": {"speed": "core_dies"}}, "crash", "core process died", 30.0),
+    ("engine core stopped (SIGSTOP)", "speed", {"at": {"speed": "core_stops"}}, "timeout", "stopped by a signal", 30.0),
     ("ends without a word, status 0", "load", {"at": {"load": {"exit": 0}}}, "crash", "without a word", 30.0),
     ("ends with status 137", "speed", {"at": {"speed": {"exit": 137}}}, "crash", "signal 9", 30.0),
     ("half a message, then silence", "speed", {"at": {"speed": "half"}}, "timeout", "nothing moved", 0.8),
@@ -347,23 +348,26 @@ def test_the_guard_is_killed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     row("guard killed, then the runner", "load", path, scripted.released(path), told, 4)
 
 
-@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_the_sweep_in_order(sig: signal.Signals, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scripted.scenario(
-        monkeypatch, folder, [{"when": {"max_num_seqs": 8}, "launch": 1, "do": {"at": {"speed": "hang"}}}]
-    )
+@pytest.mark.parametrize(
+    ("sig", "phase"),
+    [*[(signal.SIGTERM, p) for p in ("import", "load", "graphs", "speed", "quality")], (signal.SIGINT, "speed")],
+)
+def test_a_signal_stops_the_sweep_in_order(
+    sig: signal.Signals, phase: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted.scenario(monkeypatch, folder, [{"when": {"max_num_seqs": 8}, "launch": 1, "do": {"at": {phase: "hang"}}}])
     path = scripted.session(folder, values=(2, 8))
     runner = scripted.start(path)
-    in_phase(path, 8, "speed")
+    in_phase(path, 8, phase)
     runner.send_signal(sig)
     assert runner.wait(30) == 130
     session = scripted.released(path)
     assert session.ended and (session.ended.why, session.ended.exit) == ("stopped", 130)
-    row(f"runner gets {sig.name}", "speed", path, session, session.ended.say, 2)
+    row(f"runner gets {sig.name}", phase, path, session, session.ended.say, 2)
     assert scripted.start(path).wait(30) == 0
     session = scripted.released(path)
     assert session.state(False) == "finished"
-    row(f"runner gets {sig.name}, resumed", "speed", path, session, session.launches[-1].why, 4)
+    row(f"runner gets {sig.name}, resumed", phase, path, session, session.launches[-1].why, 4)
 
 
 def test_sighup_changes_nothing(folder: Path) -> None:

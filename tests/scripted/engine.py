@@ -116,6 +116,7 @@ class Script:
       half                                    half a message, then hang
       core_dies                               the core (a child) is killed; the worker says EngineDeadError
       nvml {field: value}                     the scripted card says so from here on (`held` {"self": MiB}: its own)
+      core_stops                              the core is stopped: requests wait, and no token comes
       wait SECONDS                            then on
     always:
       children {ignore_term, setsid, shm, semaphore, temp}   a child in the group (or out of it) that sleeps
@@ -267,6 +268,10 @@ def act(pipe: Pipe, script: Script, phase: str) -> None:
             wire.Failed(phase=pipe.phase, exception="EngineDeadError", message="EngineCore encountered an issue.")
         )  # type: ignore[arg-type]
         os._exit(1)
+    if "core_stops" in do:
+        core = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        os.kill(core.pid, signal.SIGSTOP)
+        do = {"no_token": True}
     while "no_token" in do:
         pipe.send(wire.Stats(tok_s=0.0, running=0, waiting=3, kv_usage=0.0, preemptions=0))
         time.sleep(0.05)

@@ -114,9 +114,8 @@ def wait_gone(pgid: int, seconds: float) -> list[Process]:
 
 
 def stopped(pgid: int) -> bool:
-    """Whether the group's leader was stopped by a signal."""
-    leader = process(pgid)
-    return leader is not None and leader.state in ("T", "t")
+    """Whether one of the group was stopped by a signal: the worker, or its engine core."""
+    return any(p.state in ("T", "t") for p in group(pgid))
 
 
 def shared_memory() -> set[str]:
