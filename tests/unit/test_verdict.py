@@ -13,6 +13,7 @@ from tui_tuner.analysis.verdict import judge
 from tui_tuner.model import events as ev
 from tui_tuner.model.load import Load, SharedPrefix
 from tui_tuner.model.plan import Sweep
+from tui_tuner.model.session import Point, Session
 from tui_tuner.model.slo import Slo
 
 
@@ -84,14 +85,18 @@ def test_standard_without_a_band_stays_indicative() -> None:
     assert any("noise" in warning for warning in found.warnings)
 
 
-def decide(finalist: list[float], baseline: list[float]) -> Any:
+def decided(finalist: list[float], baseline: list[float], **changes: Any) -> Session:
     begin = m.start(m.plan(knob=Sweep("max_num_seqs", (8,)), thoroughness="decide"), band=m.BAND)
     first = [m.point(1, "baseline", 1), m.point(2, "value", 8, finalist[0]), m.point(3, "baseline_again", 1)]
     rounds = []
     for i, (a, b) in enumerate(zip(finalist, baseline, strict=True)):
         rounds += [m.point(4 + 2 * i, "finalist", 8, a), m.point(5 + 2 * i, "baseline_again", 1, b)]
     band = (ev.Band(35.0, 2, 8, len(finalist), 1.6),)
-    return judge(m.session(*first, *rounds, begin=begin, bands=band))
+    return m.session(*first, *rounds, begin=begin, bands=band, **changes)
+
+
+def decide(finalist: list[float], baseline: list[float]) -> Any:
+    return judge(decided(finalist, baseline))
 
 
 def test_decide_is_tested_between_launches() -> None:
@@ -210,6 +215,41 @@ def test_an_invalid_point_cannot_win(name: str) -> None:
     assert found.choice != "keep" and found.value == 1
     assert found.per_value[0].problems
     assert points.finalist(session) is None or name in ("garbage", "more cut off")
+
+
+@pytest.mark.parametrize("name", sorted(invalid_points().keys() - {"skipped"}))
+def test_a_finalist_whose_launches_are_invalid_cannot_win(name: str) -> None:
+    bad = invalid_points()[name]
+    session = decided([162.0, 162.5, 161.5, 162.2], [100.0, 100.2, 99.9, 100.1])
+    assert judge(session).choice == "keep"
+
+    def spoil(point: Point) -> Point:
+        if point.role == "baseline_again" and point.n > 3:  # a card that runs at another clock has one
+            return m.point(point.n, point.role, 1, levels=tuple(replace(x, sm_mhz=1500.0) for x in point.levels))
+        if point.role != "finalist":
+            return point
+        return replace(bad, n=point.n, role="finalist", began=point.began)
+
+    session = replace(session, points=tuple(map(spoil, session.points)))
+    for state in (session, replace(session, ended=ev.SweepEnded(200.0, "finished"))):
+        found = judge(state)
+        assert (found.choice, found.value) == ("no clear difference", 1), found.why
+        assert found.per_value[0].problems and "cannot win" in found.per_value[0].why
+
+
+def test_a_finalist_that_fails_now_and_then_cannot_win() -> None:
+    session = decided([162.0, 162.5, 161.5, 162.2], [100.0, 100.2, 99.9, 100.1])
+    failed = replace(m.point(8, "finalist", 8, None, status="oom_runtime"), began=session.point(8).began)  # type: ignore[union-attr]
+    found = judge(replace(session, points=tuple(failed if p.n == 8 else p for p in session.points)))
+    assert found.choice == "no clear difference" and "1 of its 4 fresh launches failed" in found.per_value[0].why
+    assert found.per_value[0].launches == 3
+
+
+def test_rounds_that_were_broken_off_leave_the_single_launches() -> None:
+    session = decided([162.0, 162.5, 161.5], [100.0, 100.2, 99.9])
+    found = judge(replace(session, points=session.points[:5], ended=ev.SweepEnded(99.0, "stopped")))
+    assert (found.choice, found.strength) == ("keep", "measured")
+    assert any("stays at the single launches" in w for w in found.warnings)
 
 
 def test_an_invalid_baseline_lets_nothing_win() -> None:
@@ -350,6 +390,13 @@ def test_agreement_without_a_second_baseline_says_that_it_cannot_tell() -> None:
         and once.per_value[0].quality
         and not once.per_value[0].quality.fell
     )
+    knob = m.start(m.plan(knob=Sweep("kv_cache_dtype", ("fp8",))), baseline="auto")
+    fast = m.point(2, "value", "fp8", 162.0, given=asked(2, "five"))
+    alike = m.point(2, "value", "fp8", 162.0, given=asked(2, "four"))
+    base_auto = m.point(1, "baseline", "auto", given=asked(1, "four"))
+    blind = judge(m.session(base_auto, fast, begin=knob))
+    assert blind.choice == "no clear difference" and "asked only once" in blind.why
+    assert judge(m.session(base_auto, alike, begin=knob)).choice == "keep", "nothing changed that could have"
     twice = judge(m.quick(other, base=base))
     assert not any("asked once" in w for w in twice.warnings)
     assert twice.per_value[0].quality and twice.per_value[0].quality.fell

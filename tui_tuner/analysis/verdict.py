@@ -272,13 +272,9 @@ class _Judge:
             invalid.append(alarm)
         if compared is not None and compared.unlike:
             invalid.append(compared.unlike)
-        if (
-            self._must_measure_quality()
-            and better is not None
-            and better > threshold
-            and not self._has_quality(compared)
-        ):
-            invalid.append(f"{self.knob} can change the answers, and their quality was not measured")
+        unknown = self._unknown_quality(compared, self._yardstick(base) is not None)
+        if unknown and better is not None and better > threshold:
+            invalid.append(unknown)
         broken = self._broken(base, point, what, threshold)
         choice = _choose(better, threshold, broken, compared, invalid)
         return ValueVerdict(
@@ -321,9 +317,19 @@ class _Judge:
     def _must_measure_quality(self) -> bool:
         return self._touches() == "measure" and not self.start.dummy_weights and self.knob != "max_model_len"
 
-    @staticmethod
-    def _has_quality(compared: quality.Comparison | None) -> bool:
-        return compared is not None and (compared.scored > 0 or compared.agreement)
+    def _unknown_quality(self, compared: quality.Comparison | None, twice: bool) -> str | None:
+        """Why nothing is known of the answers where something must be; None where it is, or need not be. `twice` tells
+        whether the baseline was asked twice: without that, nobody knows how many of its own texts it repeats."""
+        if not self._must_measure_quality():
+            return None
+        if compared is None or not (compared.scored or compared.agreement):
+            return f"{self.knob} can change the answers, and their quality was not measured"
+        if compared.agreement and not twice and compared.identical < 1:
+            return (
+                f"{self.knob} can change the answers, {compared.identical:.0%} of them read as the baseline's, and the "
+                "baseline was asked only once: standard asks it twice"
+            )
+        return None
 
     def _alarm(self, compared: quality.Comparison | None) -> str | None:
         if compared is None or self._touches() != "untouched" or not (compared.fell or compared.rose):
@@ -370,10 +376,15 @@ class _Judge:
             return judged
         mine = [p for p in mine if not self._invalid_launch(p, theirs[0] if theirs else opening)]
         theirs = [p for p in theirs if not self._invalid_launch(p, opening)]
+        launched = [p for p in self.session.points if p.began >= self.rounds_from and _came_to_an_end(p)]
+        over = self.session.ended is not None or len(launched) >= 2 * event.launches
+        spoiled = [p for p in launched if p not in mine and p not in theirs]
         if min(len(mine), len(theirs)) < 3 or len(mine) + len(theirs) < 2 * event.launches - 2:
-            done = self.session.ended is not None or len(fresh) >= 2 * event.launches
-            if done:
-                self._warn("too few of the finalist's launches were valid: the verdict stays at the single launches")
+            if over and spoiled:
+                why = f"{len(spoiled)} of {len(launched)} fresh launches cannot be used: {self._spoiled(spoiled[0])}"
+                return [*judged[:index], self._cannot_win(before, why), *judged[index + 1 :]]
+            if over:
+                self._warn("too few fresh launches were measured: the verdict stays at the single launches")
             return judged
         order = {p.n: float(i) for i, p in enumerate(sorted(fresh, key=lambda p: p.began))}
         turns, baseline_turns = self._logs(mine, what, order), self._logs(theirs, what, order)
@@ -391,10 +402,13 @@ class _Judge:
         compared = self._middle_quality(mine, theirs, before.quality)
         alarm = self._alarm(compared)
         invalid = [alarm] if alarm else []
+        failed = [p for p in spoiled if p.role == "finalist" and p.failed is not None]
+        if failed:
+            invalid.append(f"{len(failed)} of its {event.launches} fresh launches failed: {failed[0].say}")
         if compared is not None and compared.unlike:
             invalid.append(compared.unlike)
-        if self._must_measure_quality() and middle > 0 and not self._has_quality(compared):
-            invalid.append(f"{self.knob} can change the answers, and their quality was not measured")
+        if middle > 0 and (unknown := self._unknown_quality(compared, len(theirs) > 1)):
+            invalid.append(unknown)
         choice = _choose(middle, threshold, broken, compared, invalid)
         here = math.exp(fmean(a))
         base = math.exp(fmean(b))
@@ -428,6 +442,22 @@ class _Judge:
             launches=len(mine),
         )
         return [*judged[:index], result, *judged[index + 1 :]]
+
+    def _spoiled(self, point: Point) -> str:
+        """Why a launch of the rounds does not count."""
+        problems = points.problems(point, self._base(0), self.session)
+        return f"{words.called(self.knob, point.value)}: {problems[0]}" if problems else "its work was another"
+
+    def _cannot_win(self, verdict: ValueVerdict, why: str) -> ValueVerdict:
+        name = words.called(self.knob, verdict.value)
+        moved = self._moved(verdict.figure, verdict.here, verdict.base, verdict.gain_percent)
+        choice: ev.Choice = verdict.choice if verdict.choice == "revert" else "no clear difference"
+        return msgspec.structs.replace(
+            verdict,
+            choice=choice,
+            why=f"{name}: {moved}, cannot win: {why}: {choice}",
+            problems=(*verdict.problems, why),
+        )
 
     def _invalid_launch(self, point: Point, base: Point) -> bool:
         return bool(points.problems(point, base, self.session))
@@ -661,6 +691,10 @@ class _Judge:
 def _shortest(point: Point) -> float:
     """The seconds of the shortest of a point's speed passes."""
     return min(rows.seconds for rows in point.levels)
+
+
+def _came_to_an_end(point: Point) -> bool:
+    return point.status is not None and point.status != "aborted"
 
 
 def _these(some: list[Point], of: list[Point]) -> str:
