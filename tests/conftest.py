@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import hypothesis
 import pytest
 
-# How long an example takes says how busy the machine is.
-hypothesis.settings.register_profile("tui-tuner", deadline=None)
+# How long an example takes says how busy the machine is; and a run that fails should fail again. For new examples:
+# pytest --hypothesis-profile=explore
+hypothesis.settings.register_profile("explore", deadline=None)
+hypothesis.settings.register_profile("tui-tuner", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("tui-tuner")
 
 FAULTS: list[tuple[str, ...]] = []  # rows that tests/runner adds as it goes

@@ -71,6 +71,12 @@ def plans(pick: st.DrawFn) -> Plan:
     )
 
 
+@pytest.mark.parametrize("text", ['"', "'", 'a"b', "[x", "x}", "\\", "a b", "a,b", "", "8", "true", "x\ny"])
+def test_a_text_that_a_field_could_misread_is_quoted(text: str) -> None:
+    assert draft.read_fixed(draft.write_fixed({"one": text, "two": 2})) == {"one": text, "two": 2}
+    assert draft.read_values(draft.write_values((text, 2))) == (text, 2)
+
+
 @given(plans())
 def test_a_plan_comes_back_from_the_fields_as_it_was(plan: Plan) -> None:
     back, wrong = from_plan(plan).plan()

@@ -338,12 +338,16 @@ def read_values(text: str) -> tuple[Value, ...]:
     return tuple(read_value(part) for part in split(text, ",") if part.strip())
 
 
+_MARKS = frozenset("\"'[]{}()\\, \n\t")  # what cuts a field, or keeps it from being cut
+
+
 def write_value(value: Value) -> str:
     """What `read_value` reads back."""
     if isinstance(value, (dict, list, tuple)):
         return msgspec.json.encode(value).decode()
     if isinstance(value, str):
-        return value if parse(value) == value and split(value, ", ") == [value] else msgspec.json.encode(value).decode()
+        bare = value and parse(value) == value and _MARKS.isdisjoint(value)
+        return value if bare else msgspec.json.encode(value).decode()
     if isinstance(value, float):
         return repr(value)
     return label(value)
