@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_tuner.model.text import UNSAFE, escaped, plain
+from tui_tuner.model.text import UNSAFE, escaped, plain, safe
 
 HOSTILE = st.text(
     st.sampled_from('\x1b\x07\x00\x7f\x85\x9b\u200d\u202e\u2028\ue000\U000e0001\U0010ffff ab\n\t"\\é模😀')
@@ -39,3 +39,10 @@ def test_plain_text_is_one_that_no_terminal_obeys(text: str, limit: int, keep_li
     shown = plain(text, limit, keep_lines)
     assert not obeyed(shown) and len(shown) <= limit + 1
     assert keep_lines or not set("\n\t") & set(shown)
+
+
+def test_escape_sequences_go_as_a_whole_and_one_that_never_ends_takes_no_more_than_its_line() -> None:
+    assert plain("\x1b[31mred\x1b[0m \x1b]0;title\x07rest\x1b]8;;http://x\x1b\\link\x1bM") == "red restlink"
+    log = safe("\x1b]0;" + "t" * 600 + "\nValueError: no\r\n\tat x")
+    assert log.endswith("\nValueError: no\n  at x") and not obeyed(log)
+    assert plain("x" * 100, 10) == "x" * 9 + "…" and plain(None) == "None"

@@ -109,16 +109,22 @@ def _items(data: bytes, where: str) -> list[Item]:
     return items
 
 
-def check(line: bytes, where: str) -> Item:
-    """One line as an item. Raises BadEvalSet: `where`, the field, what is wrong and what would be right."""
+def json_line(line: bytes, where: str, refuse: type[ValueError], such: str) -> dict[str, Any]:
+    """One line as a JSON object. Raises `refuse` with `where`, what is wrong, and `such` as an example."""
     if len(line) > MAX_LINE:
-        raise BadEvalSet(f"{where}: the line is longer than {MAX_LINE:,} bytes")
+        raise refuse(f"{where}: the line is longer than {MAX_LINE:,} bytes")
     try:
         row = msgspec.json.decode(line)
     except msgspec.DecodeError as error:
-        raise BadEvalSet(f"{where}: this is no JSON ({error})") from None
+        raise refuse(f"{where}: this is no JSON ({error})") from None
     if not isinstance(row, dict):
-        raise BadEvalSet(f'{where}: this is no JSON object; a line is {{"id": …, "prompt": …, "answer": …}}')
+        raise refuse(f"{where}: this is no JSON object; a line is {such}")
+    return row
+
+
+def check(line: bytes, where: str) -> Item:
+    """One line as an item. Raises BadEvalSet: `where`, the field, what is wrong and what would be right."""
+    row = json_line(line, where, BadEvalSet, '{"id": …, "prompt": …, "answer": …}')
     unknown = sorted(set(row) - set(FIELDS))
     if unknown:
         raise BadEvalSet(f"{where}: {unknown[0]!r} is no field; there are {', '.join(FIELDS)}")

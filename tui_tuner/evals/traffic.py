@@ -16,10 +16,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from tui_tuner import paths
-from tui_tuner.evals.evalset import MAX_LINE, BadEvalSet, _short, messages_problem
+from tui_tuner.evals.evalset import BadEvalSet, _short, json_line, messages_problem
 
 MAX_REQUESTS = 100_000
 MAX_TOKENS = 10_000_000
@@ -61,14 +59,7 @@ def read(path: str | Path, limit: int | None = None) -> list[dict[str, Any]]:
 
 def check(line: bytes, where: str) -> dict[str, Any]:
     """One line as a request. Raises BadTraffic: `where`, the field, what is wrong and what would be right."""
-    if len(line) > MAX_LINE:
-        raise BadTraffic(f"{where}: the line is longer than {MAX_LINE:,} bytes")
-    try:
-        row = msgspec.json.decode(line)
-    except msgspec.DecodeError as error:
-        raise BadTraffic(f"{where}: this is no JSON ({error})") from None
-    if not isinstance(row, dict):
-        raise BadTraffic(f"{where}: this is no JSON object")
+    row = json_line(line, where, BadTraffic, '{"prompt": "…"} or {"messages": […]}')
     arrival = row.get("arrival_s")
     if "body" in row:
         if not isinstance(row["body"], dict):

@@ -1,33 +1,17 @@
-"""Text from outside, made harmless: model names, session files, engine output and answers are text, nothing more."""
+"""Text from outside on a screen: made harmless as everywhere (`model.text`), and exactly as wide as its place."""
 
 from __future__ import annotations
 
-import re
-import unicodedata
-
 from rich.cells import cell_len, set_cell_size
 
-from tui_tuner.model.text import UNSAFE
+from tui_tuner.model.text import LONGEST, plain
 
-_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
-LONGEST = 4000  # characters of one text that a screen ever shows
-
-
-def plain(text: object, longest: int = LONGEST) -> str:
-    """`text` on one line: no control, escape, bidi or invisible character is left, and no more than `longest` ones."""
-    return " ".join(_safe(str(text)[: longest * 2]).split("\n"))[:longest]
+__all__ = ["LONGEST", "cut", "fit", "lines", "plain", "width"]
 
 
 def lines(text: object, longest: int = LONGEST) -> list[str]:
     """`text` as lines, each made safe as by `plain`."""
-    return _safe(str(text)[: longest * 2])[:longest].split("\n")
-
-
-def _safe(text: str) -> str:
-    if text.isascii() and text.isprintable():
-        return text
-    text = _SEQUENCE.sub("", text).replace("\r\n", "\n").replace("\t", "  ")
-    return "".join(c for c in text if c == "\n" or unicodedata.category(c) not in UNSAFE)
+    return plain(text, longest, keep_lines=True).split("\n")
 
 
 def width(text: str) -> int:

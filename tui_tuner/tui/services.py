@@ -49,6 +49,14 @@ def _planned(draft: Draft) -> tuple[Plan | None, tuple[Problem, ...]]:
     return planfile.rooted(plan, Path.cwd()) if plan else None, wrong
 
 
+def _wanted(draft: Draft) -> Plan:
+    """The draft's plan. Raises ValueError with what is wrong."""
+    plan, wrong = _planned(draft)
+    if plan is None:
+        raise ValueError(f"{wrong[0].field}: {wrong[0].say}")
+    return plan
+
+
 LOG_TAIL = 256 << 10  # bytes of a log's end that are read
 LOG_LINES = 1000
 
@@ -253,9 +261,7 @@ class Services:
         from tui_tuner.prepare import start
         from tui_tuner.tui import told
 
-        plan, wrong = _planned(draft)
-        if plan is None:
-            raise ValueError(f"{wrong[0].field}: {wrong[0].say}")
+        plan = _wanted(draft)
         examined = self._examined
         if examined is None or examined.plan != plan:
             examined = start.examine(plan, self._engine_python, sessions=self.folder())
@@ -267,9 +273,7 @@ class Services:
         """Starts a noise run of the draft: its baseline alone, several times. Raises with a sentence."""
         from tui_tuner.prepare import start
 
-        plan, wrong = _planned(draft)
-        if plan is None:
-            raise ValueError(f"{wrong[0].field}: {wrong[0].say}")
+        plan = _wanted(draft)
         examined = start.examine(plan, self._engine_python, sessions=self.folder(), kind="noise")
         return start.begin(examined, self.folder(), kind="noise")
 
