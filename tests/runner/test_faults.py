@@ -41,7 +41,12 @@ def _engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     scripted.prepare(monkeypatch)
     before = processes.shared_memory()
     yield
-    assert not {n for n in processes.shared_memory() - before if "psm_tt" in n}
+    assert not {n for n in processes.shared_memory() - before if f"psm_tt_{os.getpid()}_" in n}
+
+
+def own_name() -> str:
+    """A name that no other run of the tests on this machine uses."""
+    return f"{os.getpid()}_{uuid.uuid4().hex[:8]}"
 
 
 def left(path: Path, *pids: int) -> list[str]:
@@ -123,10 +128,11 @@ def test_one_point_fails_and_the_others_are_measured(
     case: tuple[str, str, dict[str, Any], str, str, float], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault, phase, do, status, words, quiet = case
-    do = json.loads(json.dumps(do).replace("NAME", uuid.uuid4().hex[:8]))
+    do = json.loads(json.dumps(do).replace("NAME", own_name()))
     scripted.scenario(monkeypatch, folder, [{"when": {"max_num_seqs": 8}, "do": do}])
     path = scripted.session(folder, values=(8, 2))
-    runner = scripted.start(path, quiet, log_bytes=200_000)
+    patience = {"no_token": 0.6} if "core stopped" in fault or "no token" in fault else {}
+    runner = scripted.start(path, quiet, phase, log_bytes=200_000, **patience)
     session = scripted.finished(path)
     point = faulty(session)
     assert runner.wait(10) == 0 and session.ended and session.ended.why == "finished"
@@ -261,7 +267,7 @@ def test_the_runner_is_killed(
     fault, phase, do = case
     if torn and phase not in ("speed", "load"):
         pytest.skip("the file's tail is torn in two phases only")
-    do = json.loads(json.dumps(do).replace("NAME", uuid.uuid4().hex[:8]))
+    do = json.loads(json.dumps(do).replace("NAME", own_name()))
     scripted.scenario(monkeypatch, folder, [{"when": {"max_num_seqs": 8}, "launch": 1, "do": do}])
     path = scripted.session(folder, values=(8, 2))
     runner = scripted.start(path)
@@ -294,7 +300,7 @@ def test_the_runner_is_killed(
 
 
 def test_runner_and_guard_are_killed_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = f"psm_tt_{uuid.uuid4().hex[:8]}"
+    name = f"psm_tt_{own_name()}"
     do = {"at": {"speed": "stop"}, "children": {"ignore_term": True, "shm": name}}
     scripted.scenario(monkeypatch, folder, [{"when": {"max_num_seqs": 8}, "launch": 1, "do": do}])
     path = scripted.session(folder, values=(8, 2))
@@ -313,14 +319,23 @@ def test_runner_and_guard_are_killed_at_once(folder: Path, monkeypatch: pytest.M
     row("runner and guard killed", "speed", path, session, session.notes[0].say, 4)
 
 
-def test_a_strangers_group_of_the_same_number_is_let_alone(folder: Path) -> None:
+@pytest.mark.parametrize("known", [False, True], ids=["number", "number-and-start"])
+@pytest.mark.parametrize("work", ["", "/", "/tmp/tt-none", "FOLDER"])
+def test_a_strangers_group_is_let_alone_whatever_a_file_says(known: bool, work: str, folder: Path) -> None:
+    """A number that was given again; or a file from elsewhere that names somebody's processes, even rightly."""
     path = scripted.session(folder)
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True) as stranger:
+    sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with subprocess.Popen(sleep, start_new_session=True, cwd="/") as stranger:
         try:
+            found = processes.process(stranger.pid)
+            assert found
+            start = ev.PointStarted(
+                time.time(), 1, "baseline", 4, pgid=stranger.pid, started=found.started if known else 5,
+                work=work.replace("FOLDER", str(folder)),
+            )  # fmt: skip
             with sessionfile.Writer.open(path) as writer:
-                now = time.time()
-                writer.append(ev.Launched(now, 1, processes.boot_id()))
-                writer.append(ev.PointStarted(now, 1, "baseline", 4, pgid=stranger.pid, started=5, work=str(folder)))
+                writer.append(ev.Launched(start.t, 1, processes.boot_id()))
+                writer.append(start)
             assert scripted.start(path).wait(30) == 0
             assert stranger.poll() is None and folder.is_dir()
         finally:

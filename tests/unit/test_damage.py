@@ -25,7 +25,7 @@ from tui_tuner.model import events as ev
 from tui_tuner.model.session import Session
 from tui_tuner.prepare import start
 from tui_tuner.runner import point as points
-from tui_tuner.runner import sweep
+from tui_tuner.runner import processes, sweep
 from tui_tuner.store import sessionfile
 from tui_tuner.tui import outcome, view
 from tui_tuner.tui.screens import results, run
@@ -53,7 +53,12 @@ def answered() -> list[dict[str, Any]]:
     return [json.loads(ev.encode(event)) for event in events]
 
 
-SESSIONS = [shortened(), answered()]
+def of_this_boot(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As if it had been measured since this machine was started: what it left behind is looked for."""
+    return [line | {"boot_id": processes.boot_id()} if line["type"] == "launched" else line for line in lines]
+
+
+SESSIONS = [of_this_boot(shortened()), of_this_boot(answered())]
 FILES = [b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines) for lines in SESSIONS]
 
 

@@ -62,10 +62,8 @@ def own_work(path: str, session_id: str) -> Path | None:
 
     The path comes from a file that may be anybody's, so it is believed only as far as the folder itself says so.
     """
-    work = Path(paths.expanded(path))
-    if not work.is_absolute() or ".." in work.parts or not work.name.startswith(PREFIX):
-        return None
-    if str(work.parent) not in (tempfile.gettempdir(), "/tmp"):
+    work = named_as_ours(path)
+    if work is None:
         return None
     try:
         if work.is_symlink() or work.stat().st_uid != os.getuid():
@@ -73,6 +71,14 @@ def own_work(path: str, session_id: str) -> Path | None:
         return work if (work / _OWNER).read_text(encoding="utf-8") == session_id else None
     except (OSError, ValueError):
         return None
+
+
+def named_as_ours(path: str) -> Path | None:
+    """A recorded folder, if a point's could be called so and lie there, whether it still exists or not."""
+    work = Path(paths.expanded(path))
+    if not work.is_absolute() or ".." in work.parts or not work.name.startswith(PREFIX):
+        return None
+    return work if str(work.parent) in (tempfile.gettempdir(), "/tmp") else None
 
 
 def environment(work: Path, gpu_uuid: str | None) -> dict[str, str]:

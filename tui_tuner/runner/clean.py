@@ -14,12 +14,11 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from tui_tuner import paths
 from tui_tuner.gpu import Neighbour
 from tui_tuner.model import events as ev
 from tui_tuner.model.session import Session
 from tui_tuner.runner import processes
-from tui_tuner.runner.child import Child, Guard, own_work
+from tui_tuner.runner.child import Child, Guard, named_as_ours, own_work
 from tui_tuner.runner.limits import Limits
 
 TOLERANCE_MIB = 128  # a driver's context comes and goes by less than that
@@ -150,8 +149,9 @@ class Leftover(Struct, frozen=True):
 def leftovers(session: Session, boot: str) -> list[Leftover]:
     """What earlier runners of this session left behind on this machine.
 
-    A group is believed to be the recorded one if its leader has the recorded start time, or, where the leader is
-    gone, if one of its members works in the recorded folder; all this only within the boot in which it was recorded.
+    A group is believed to be the recorded one if its leader, where there still is one, has the recorded start time,
+    and one of its members works in the recorded folder; all this only within the boot in which it was recorded. The
+    file may be anybody's: without that folder it could name any group of processes.
     """
     found: list[Leftover] = []
     for point in session.points:
@@ -187,13 +187,10 @@ def _alive(p: processes.Process) -> bool:
 
 
 def _ours(start: ev.PointStarted) -> list[processes.Process]:
-    leader = processes.process(start.pgid)
-    if leader is not None and leader.started != start.started:
+    leader, work = processes.process(start.pgid), named_as_ours(start.work)
+    if work is None or (leader is not None and leader.started != start.started):
         return []
-    members = processes.group(start.pgid)
-    if leader is not None:
-        return members
-    inside = {p.pid for p in processes.strays(Path(paths.expanded(start.work)))} if start.work else set()
+    members, inside = processes.group(start.pgid), {p.pid for p in processes.strays(work)}
     return members if any(p.pid in inside for p in members) else []
 
 
