@@ -16,12 +16,12 @@ from typing import Any, Protocol
 import msgspec
 
 from tui_tuner import paths
-from tui_tuner.analysis import bottleneck, points, report
+from tui_tuner.analysis import bottleneck, details, points, report
 from tui_tuner.analysis.chain import Link
 from tui_tuner.analysis.verdict import judge
 from tui_tuner.model import knobs
 from tui_tuner.model.plan import PRACTICE
-from tui_tuner.model.session import Session, State
+from tui_tuner.model.session import Point, Session, State
 from tui_tuner.model.text import escaped, plain
 from tui_tuner.model.values import Value, label
 
@@ -98,7 +98,7 @@ def markdown(session: Session, state: State = "finished", chain: Sequence[Link] 
         change = report.difference(point, session)
         asked = here.quality if not start.dummy_weights else None
         cells = [
-            _text(label(point.value)) + ("" if point.role == "value" else f" ({point.role.replace('_', ' ')})"),
+            _called(point),
             point.status or report.status_words(point, state)[1],
             f"{tokens:,}" if tokens else "",
             f"{best.output_tok_s:,.0f}" if best else "",
@@ -110,6 +110,10 @@ def markdown(session: Session, state: State = "finished", chain: Sequence[Link] 
         rows.append("| " + " | ".join(cells) + " |")
         if point.failed:
             rows.append(f"| | {_text(point.failed.say)} | | | | | | |")
+    for grid in details.grids(session):
+        rows += ["", f"{grid.title.capitalize()}:", "", "| value | " + " | ".join(grid.head) + " |"]
+        rows.append("| --- |" + " ---: |" * len(grid.head))
+        rows += ["| " + " | ".join((_called(row.point), *row.cells)) + " |" for row in grid.rows]
     rows += ["", f"Load: {_text(plan.load.describe())}. SLO: {_text(_slo(session))}.", ""]
     if start.dummy_weights:
         rows += ["Dummy weights: speed and memory are real, answers mean nothing and were not asked for.", ""]
@@ -124,6 +128,10 @@ def markdown(session: Session, state: State = "finished", chain: Sequence[Link] 
         rows += [f"{number}. {_text(link.say)} ({_text(link.id)})" for number, link in enumerate(chain, 1)] + [""]
     rows += ["```sh", serve(session, state), "```"]
     return "\n".join(rows)
+
+
+def _called(point: Point) -> str:
+    return _text(label(point.value)) + ("" if point.role == "value" else f" ({point.role.replace('_', ' ')})")
 
 
 def _slo(session: Session) -> str:

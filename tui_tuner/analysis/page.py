@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 from msgspec import Struct
 
-from tui_tuner.analysis import bands, export, points, quality, report, stats, words
+from tui_tuner.analysis import bands, details, export, points, quality, report, stats, words
 from tui_tuner.analysis.chain import Link
 from tui_tuner.analysis.verdict import Verdict, judge
 from tui_tuner.model.session import Point, Session, State
@@ -65,6 +65,7 @@ def html(session: Session, state: State = "finished", chain: Sequence[Link] = ()
     _add(body, "p", verdict.why, "verdict")
     _decision(body, session)
     _figures(body, session, state)
+    _details(body, session)
     _pictures(body, session)
     _answers(body, session)
     _conditions(body, session, verdict)
@@ -128,6 +129,19 @@ def _figures(body: Node, session: Session, state: State) -> None:
         if point.status not in (None, "ok") and point.say:
             fix = f" {point.failed.fix.say}" if point.failed and point.failed.fix else ""
             _add(_add(table, "tr"), "td", point.say + fix, "text bad", colspan="10")
+
+
+def _details(body: Node, session: Session) -> None:
+    for grid in details.grids(session):
+        _add(body, "h2", grid.title.capitalize())
+        table = _add(_add(body, "div", kind="wide"), "table")
+        head = _add(table, "tr")
+        for name in ("value", *grid.head):
+            _add(head, "th", name)
+        for line in grid.rows:
+            row = _add(table, "tr")
+            for cell in (_name(line.point), *line.cells):
+                _add(row, "td", cell)
 
 
 def _cells(point: Point, session: Session, state: State, ttft: int, tpot: int) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tui_tuner.analysis import bands, bottleneck, estimate, points, quality, schedule, stats, words
+from tui_tuner.analysis import bands, bottleneck, details, estimate, points, schedule, stats, words
 from tui_tuner.analysis.verdict import Verdict, judge
 from tui_tuner.model import events as ev
 from tui_tuner.model.session import Point, Session, State
@@ -127,7 +127,7 @@ def point_dict(point: Point, session: Session) -> dict[str, Any]:
             else None,
             "after_mib": point.clean.vram_mib if point.clean else None,
         },
-        "quality": _quality(point, base, session),
+        "quality": _quality(point, session),
         "throughput": _throughput(best, here, session),
         "latency": _latency(point, best),
         "levels": [_level(level, rows, point) for level, rows in zip(here.levels, point.levels, strict=True)],
@@ -174,7 +174,7 @@ def _expected(session: Session, point: Point) -> int | None:
     return int(tokens) if isinstance(tokens, (int, float)) and not isinstance(tokens, bool) else None
 
 
-def _quality(point: Point, base: Point | None, session: Session) -> dict[str, Any] | None:
+def _quality(point: Point, session: Session) -> dict[str, Any] | None:
     """Accuracy with its Wilson interval, and against the baseline the flips; nothing for dummy weights."""
     own = points.quality(point.answers)
     if own is None or session.start.dummy_weights:
@@ -192,21 +192,18 @@ def _quality(point: Point, base: Point | None, session: Session) -> dict[str, An
         "chat_template": own.chat_template,
         "against_baseline": None,
     }
-    if base is not None and base.n != point.n:
-        own_bases = points.baselines(session, point.segment)
-        again = next((p for p in own_bases if p.role == "baseline_again" and p.n not in (base.n, point.n)), None)
-        twin = quality.compare(base.answers, point.answers, again.answers if again else None)
-        if twin is not None:
-            found["against_baseline"] = {
-                "lost": twin.lost,
-                "won": twin.won,
-                "p": twin.p,
-                "fell": twin.fell,
-                "could_see": twin.could_see,
-                "identical": twin.identical,
-                "length_ratio": twin.length_ratio,
-                "flips": [{"item": f.item, "won": f.won} for f in twin.flips],
-            }
+    twin = details.against_baseline(point, session)
+    if twin is not None:
+        found["against_baseline"] = {
+            "lost": twin.lost,
+            "won": twin.won,
+            "p": twin.p,
+            "fell": twin.fell,
+            "could_see": twin.could_see,
+            "identical": twin.identical,
+            "length_ratio": twin.length_ratio,
+            "flips": [{"item": f.item, "won": f.won} for f in twin.flips],
+        }
     return found
 
 
@@ -314,6 +311,8 @@ def table(session: Session, state: State = "running", ascii: bool = False, width
         if session.point(slot.n) is None:
             lines.append(f"{_name(slot.value, slot.role):<17} - to come")
     lines.append("")
+    for grid in details.grids(session):
+        lines += [*_grid(grid, width), ""]
     verdict = judge(session)
     lines += _wrap(plain(verdict.why), width)
     lines += _footnotes(session, verdict, width)
@@ -368,6 +367,19 @@ def _row(point: Point, session: Session, state: State, ttft: int, tpot: int) -> 
         f"{words.duration(_latency_at(best, 'tpot', tpot)) if best else '':>10}"
         f"{accuracy:>5}"
     )
+
+
+def _grid(grid: details.Grid, width: int) -> list[str]:
+    """A table beneath the main one, its columns as wide as they need."""
+    cells = [grid.head, *(row.cells for row in grid.rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(grid.head))]
+    space = 2 if 17 + sum(widths) + 2 * len(widths) <= width else 1
+    names = ["value", *(_name(row.point.value, row.point.role) for row in grid.rows)]
+    lines = [
+        f"{name:<17}" + "".join(f"{cell:>{room + space}}" for cell, room in zip(line, widths, strict=True))
+        for name, line in zip(names, cells, strict=True)
+    ]
+    return [_fit(grid.title, width), *(_fit(line, width) for line in lines)]
 
 
 def _name(value: object, role: str) -> str:
