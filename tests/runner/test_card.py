@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,15 +12,21 @@ from typing import Any
 
 import pytest
 import scripted
+from conftest import FAULTS
 from msgspec.structs import replace
 from test_cli import CONFIG
 from test_faults import row
 
 from tui_tuner import gpu
 from tui_tuner.analysis import verdict
+from tui_tuner.analysis.schedule import Slot
+from tui_tuner.model import events as ev
 from tui_tuner.model.machine import Machine
 from tui_tuner.model.session import Session
 from tui_tuner.prepare import start
+from tui_tuner.runner import sweep
+from tui_tuner.runner.limits import Limits
+from tui_tuner.runner.point import Outcome
 from tui_tuner.store import sessionfile
 
 # What an engine does on the card: it takes memory as it loads, and runs long enough to be looked at.
@@ -173,17 +180,54 @@ def test_a_neighbour_comes_in_the_middle(
     row("neighbour has gone, resumed", "speed", path, session, session.launches[-1].why, 4)
 
 
-def test_a_neighbour_that_comes_between_two_points(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, neighbour: subprocess.Popen[bytes]
-) -> None:
-    """As the point began the card was fuller than at the start: it is measured, and said."""
-    machine = scripted.nvml(monkeypatch, folder)
-    scripted.scenario(monkeypatch, folder, [{"do": {"at": LOADS}}, {"when": {"max_num_seqs": 8}, "do": {"at": LOADS | {
-        "quality": {"nvml": {"held": {str(neighbour.pid): 100}}}}}}])  # fmt: skip
-    path = scripted.session(folder, values=(8, 2), machine=machine)
-    assert scripted.start(path, memory=0.6).wait(60) == 0
-    session = scripted.released(path)
-    assert [p.status for p in session.points] == ["ok"] * 4, "less than the tolerance is a driver's coming and going"
+class Growing:
+    """A card on which somebody takes memory between two points."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._asked = 0
+
+    def sample(self, pgid: int | None) -> gpu.Sample:
+        return gpu.Sample()
+
+    def used_mib(self) -> int:
+        self._asked += 1
+        return 500 if self._asked == 1 else 9000
+
+    def processes(self) -> list[gpu.Neighbour]:
+        return [gpu.Neighbour(77, "python", 8500)] if self._asked > 1 else []
+
+    def close(self) -> None:
+        pass
+
+
+class Done:
+    """In the place of a point's run: measured at once."""
+
+    def __init__(self, of: sweep.Sweep, slot: Slot, baseline_mib: int | None) -> None:
+        self.sweep, self.slot = of, slot
+
+    def go(self) -> Outcome:
+        self.sweep.emit(ev.PointStarted(self.sweep.now(), self.slot.n, self.slot.role, self.slot.value))
+        self.sweep.emit(ev.PointDone(self.sweep.now(), self.slot.n, "ok"))
+        return Outcome()
+
+
+def test_a_neighbour_that_comes_between_two_points(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is waited for; then the point is measured all the same, and it is said who was there."""
+    monkeypatch.setattr(sweep.gpu, "Sampler", Growing)
+    monkeypatch.setattr(sweep, "PointRun", Done)
+    path = scripted.session(folder, values=(8,))
+    before = {number: signal.getsignal(number) for number in signal.Signals if number not in (9, 19)}
+    try:
+        assert sweep.run(path, lambda problem: None, Limits(busy=0.5)) == 0
+    finally:
+        for number, handler in before.items():
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
+    session = sessionfile.read(path)
+    (note,) = session.notes
+    assert "before point 2 (8) the card held 8,500 MiB more than at the start" in note.say and "process 77" in note.say
+    FAULTS.append(("neighbour comes between two points", "start", "3 of 3 points", "nothing", note.say[:150]))
 
 
 def test_memory_that_comes_back_late_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ from tui_tuner.tui.screens import results, run
 from tui_tuner.tui.services import Services
 
 RECORDED = Path(__file__).parents[2] / "sessions" / "h200-gpu_memory_utilization.jsonl"
-FLAWS = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+FLAWS = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 ROWS = 12  # of each level that are kept: the shape is what matters here, and examples are many
 
 
