@@ -88,18 +88,20 @@ WORKER: list[tuple[str, str, dict[str, Any], str, str, float]] = [
     # fault, phase, what the engine does, status, words, quiet limit
     *[(f"worker killed by {s}", phase, {"at": {phase: {"die": s}}}, "crash", s, 30.0) for s, phase in (
         ("SIGKILL", "spawn"), ("SIGKILL", "import"), ("SIGKILL", "load"), ("SIGKILL", "kv_cache"),
-        ("SIGKILL", "graphs"),
+        ("SIGKILL", "graphs"), ("SIGKILL", "ready"),
         ("SIGKILL", "warmup"), ("SIGKILL", "speed"), ("SIGKILL", "quality"), ("SIGTERM", "load"), ("SIGINT", "speed"),
         ("SIGHUP", "speed"), ("SIGSEGV", "graphs"), ("SIGBUS", "speed"), ("SIGABRT", "load"),
     )],
     *[("hangs", phase, {"at": {phase: "hang"}}, "timeout", "nothing moved", 0.8)
-      for phase in ("import", "load", "kv_cache", "graphs", "warmup", "speed", "quality")],
+      for phase in ("import", "load", "kv_cache", "graphs", "ready", "warmup", "speed", "quality")],
     ("hangs, ignores TERM", "speed", {"at": {"speed": "hang"}, "ignore_term": True, "children": {"ignore_term": True}},
      "timeout", "nothing moved", 0.8),
     ("worker stopped (SIGSTOP)", "load", {"at": {"load": "stop"}}, "timeout", "stopped by a signal", 0.8),
     ("worker stopped (SIGSTOP)", "speed", {"at": {"speed": "stop"}}, "timeout", "stopped by a signal", 0.8),
+    ("worker stopped (SIGSTOP)", "quality", {"at": {"quality": "stop"}}, "timeout", "stopped by a signal", 0.8),
     ("no token while requests wait", "speed", {"at": {"speed": "no_token"}}, "timeout", "no token", 30.0),
-    ("engine core killed", "speed", {"at": {"speed": "core_dies"}}, "crash", "core process died", 30.0),
+    *[("engine core killed", phase, {"at": {phase: "core_dies"}}, "crash", "core process died", 30.0)
+      for phase in ("load", "graphs", "warmup", "speed", "quality")],
     ("engine core stopped (SIGSTOP)", "speed", {"at": {"speed": "core_stops"}}, "timeout", "stopped by a signal", 30.0),
     ("ends without a word, status 0", "load", {"at": {"load": {"exit": 0}}}, "crash", "without a word", 30.0),
     ("ends with status 137", "speed", {"at": {"speed": {"exit": 137}}}, "crash", "signal 9", 30.0),
@@ -141,6 +143,17 @@ def test_one_point_fails_and_the_others_are_measured(
     assert words in f"{told} {point.failed.cause}"
     assert point.clean and point.clean.ok and not point.clean.left
     row(fault, phase, path, session, told, 3)
+
+
+@pytest.mark.parametrize(("how", "phase"), [("log", "load"), ("bytes", "load"), ("words", "compile")])
+def test_what_goes_on_slowly_is_no_hang(how: str, phase: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow disk, a download, a long compilation: much longer than the limit, and seen to go on."""
+    rule = {"when": {"max_num_seqs": 8}, "do": {"at": {phase: {"slowly": how}}}}
+    scripted.scenario(monkeypatch, folder, [rule])
+    path = scripted.session(folder, values=(8, 2), fixed={"max_model_len": 1024, "enforce_eager": False})
+    assert scripted.start(path, 1.2, phase).wait(60) == 0
+    session = scripted.released(path)
+    row(f"slow, with progress ({how})", phase, path, session, "(nothing: it is waited for)", 4)
 
 
 def expected_phase(fault: str, phase: str) -> str:

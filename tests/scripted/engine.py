@@ -118,6 +118,7 @@ class Script:
       nvml {field: value}                     the scripted card says so from here on (`held` {"self": MiB}: its own)
       core_stops                              the core is stopped: requests wait, and no token comes
       wait SECONDS                            then on
+      slowly log | bytes | words              two seconds of progress of that kind, then on
     always:
       children {ignore_term, setsid, shm, semaphore, temp}   a child in the group (or out of it) that sleeps
       ignore_term, foreign {field: value}, late, replayed, secret TEXT, wrong SHARE, hostile, gain FACTOR,
@@ -237,6 +238,15 @@ def act(pipe: Pipe, script: Script, phase: str) -> None:
     if "nvml" in do:
         nvml(do["nvml"])
     time.sleep(do.get("wait", 0))
+    for step in range(20 if "slowly" in do else 0):
+        if do["slowly"] == "log":
+            print(f"loading shard {step} of 20", flush=True)
+        elif do["slowly"] == "words":
+            pipe.send(wire.Entered(phase=pipe.phase, detail=f"{step} of 20"))  # type: ignore[arg-type]
+        else:
+            with Path("/dev/zero").open("rb", buffering=0) as source:
+                source.read(2 << 20)
+        time.sleep(0.1)
     if "fail" in do:
         fail = do["fail"]
         print(text_of(fail.get("log", "")), flush=True)
