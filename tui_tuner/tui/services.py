@@ -336,6 +336,7 @@ class Services:
 
     def log(self, path: Path, n: int) -> tuple[str, list[str]]:
         """The end of a point's engine log: the file's name and its lines, made safe."""
+        from tui_tuner.model.secrets import Redactor
         from tui_tuner.store import library, sessionfile
 
         point = sessionfile.read(path).point(n)
@@ -350,7 +351,9 @@ class Services:
             return file.name, ["No log is here: the engine has not said anything, or the log was removed."]
         text = raw.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
         kept = text[1:] if size > LOG_TAIL else text
-        return file.name, [plain(line.rpartition("\r")[2], 1000) for line in kept[-LOG_LINES:]]
+        # The runner takes secrets out of the file when the engine is gone; until then they are only not shown.
+        redactor = Redactor(os.environ)
+        return file.name, [plain(redactor.text(line.rpartition("\r")[2]), 1000) for line in kept[-LOG_LINES:]]
 
     def saved(self, path: Path) -> Saved:
         """The serve line of a decided session, written beside it, and what to do next."""
