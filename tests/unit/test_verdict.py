@@ -58,6 +58,17 @@ def test_quick_with_a_band_wants_the_band() -> None:
     assert judge(m.session(m.point(1, "baseline", 1), m.point(2, "value", 8, 113.0), begin=begin)).choice == "keep"
 
 
+def test_the_best_of_several_by_one_launch_is_said_to_be_that() -> None:
+    def said(found: Any) -> bool:
+        return any("the luckiest can look like a gain" in w for w in found.warnings)
+
+    values = [m.point(n, "value", n, 108.0 + n) for n in range(2, 7)]
+    best = judge(m.quick(*values))
+    assert (best.choice, best.value) == ("keep", 6) and said(best)
+    assert not said(judge(m.quick(values[0]))), "one value was not picked"
+    assert not said(judge(m.quick(*values, begin=standard(2, 3, 4, 5, 6)))), "the band is widened for that"
+
+
 def test_standard_with_a_band_is_measured_beyond_three_percent() -> None:
     found = judge(m.quick(m.point(2, "value", 8, 104.0), begin=standard()))
     assert (found.choice, found.strength) == ("keep", "measured")

@@ -168,6 +168,11 @@ class _Judge:
         if smallest is None:
             smallest = next((v.threshold_percent for v in judged if v.threshold_percent is not None), None)
         self._general_warnings(judged)
+        if choice == "keep" and strength == "indicative" and self.tried > 2:
+            self._warn(
+                f"the best of {self.tried} values, each launched once: the luckiest can look like a gain; standard, "
+                "with a noise band, allows for that, and decide launches it again"
+            )
         return Verdict(
             choice=choice,
             value=value,
