@@ -8,12 +8,14 @@ import making as m
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_tuner.analysis import details, export, page, quality, report, stats
+from tui_tuner.analysis import details, export, page, quality, report, stats, verdict
 from tui_tuner.model import events as ev
 from tui_tuner.model.load import Lengths, Load
 from tui_tuner.model.plan import Sweep
 from tui_tuner.model.session import Session
 from tui_tuner.model.slo import Slo
+from tui_tuner.tui import outcome
+from tui_tuner.tui.screens import results
 
 
 def plain_sweep(**changes: Any) -> Session:
@@ -130,3 +132,20 @@ def test_a_comparison_by_counting(before: list[Any], after: list[Any]) -> None:
     assert (found.cut_off, found.base_cut_off) == (sum(b[2] for _, b in both), sum(a[2] for a, _ in both))
     assert found.length_ratio == sum(b[3] for _, b in both) / sum(a[3] for a, _ in both)
     assert found.fell == (found.p < 0.05 and found.lost > found.won)
+
+
+def test_the_results_screen_tells_the_waits_and_the_answers() -> None:
+    cut = m.answers(8, n=2, finish=["length"] * 3 + ["stop"] * 17, tokens=[10] * 20)
+    session = m.session(
+        m.point(1, "baseline", 1),
+        m.point(2, "value", 8, 162.0, given=cut, draft_tokens=100, accepted_tokens=62),
+        begin=m.start(m.plan(load=Load("poisson", (), (4.0,)))),
+    )
+    shown = outcome.of(session, False, verdict.judge(session))
+    assert shown.rows[1].between == "gap p95 50.0 ms, longest gap 50.0 ms, 62% of drafts accepted"
+    assert "62% of drafts accepted" in "".join(str(piece) for piece in results.under(shown, shown.rows[1]))
+    assert shown.compared[0][1].endswith("; 100 % read the same, 3 cut off (baseline 0), 2.00 times as long")
+    twice = m.quick(session.points[1])
+    assert [name for name, _ in outcome.of(twice, False, verdict.judge(twice)).compared] == ["8", "baseline again"]
+    plain_ = outcome.of(plain_sweep(), False, verdict.judge(plain_sweep()))
+    assert [row.between for row in plain_.rows] == ["", ""]

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from tui_tuner.analysis import bottleneck, stats
+from tui_tuner.analysis import bottleneck, details, stats
 from tui_tuner.analysis import points as pt
 from tui_tuner.analysis import quality as ql
 from tui_tuner.analysis.verdict import ValueVerdict, Verdict
@@ -76,6 +77,7 @@ class Measure(Struct, frozen=True):
     invalid: tuple[str, ...] = ()
     why: str = ""
     bound: str = ""  # what held it back, in words
+    between: str = ""  # what happened between tokens, where the load or the knob is about it
     interval: tuple[float, float] | None = None  # of the gain between launches, percent
     remedy: Remedy | None = None  # what its failure says to try
 
@@ -131,6 +133,7 @@ def of(session: Session, locked: bool, verdict: Verdict) -> Outcome:
     again = next((p for p in reversed(session.points) if p.role == "baseline_again" and p.answers), None)
     ttft, tpot = (shown_percentile(plan.slo.bounds(), m) for m in ("ttft", "tpot"))
     rows, flips, compared = [], [], []
+    told = details.levels(session)
     running = session.state(locked) == "running"
     for point in session.points:
         base = pt.baseline_of(point, session)
@@ -138,11 +141,15 @@ def of(session: Session, locked: bool, verdict: Verdict) -> Outcome:
         if base is not None and base.n != point.n and base.answers is not None:
             twin = ql.compare(base.answers, point.answers, again.answers if again and again.n != point.n else None)
         own = next((v for v in verdict.per_value if v.n == point.n), None)
-        rows.append(_measure(point, base, session, figures, twin, (ttft, tpot), own, running))
+        row = _measure(point, base, session, figures, twin, (ttft, tpot), own, running)
+        best = figures[point.n].best if point.n in figures else None
+        rows.append(replace(row, between=_between(told, point, best)) if told and best else row)
         if twin is not None and point.role in ("value", "finalist"):
             name = words.value(point.value)
             flips += [Flipped(name, f.item, f.won, f.before, f.after) for f in twin.flips]
             compared.append((name, said(twin)))
+        elif twin is not None and point is again:
+            compared.append((row.role, said(twin)))  # the yardstick: nothing but the launch had changed
     metric = plan.slo.goal if plan.slo.goal in ("ttft", "tpot", "itl", "e2e") else _first_metric(plan.slo.bounds())
     decision = session.decision
     return Outcome(
@@ -254,6 +261,16 @@ def _bound(point: Point, session: Session) -> str:
     return "" if found.kind == "unknown" else f"{found.title}: {found.why}"
 
 
+def _between(told: details.Grid, point: Point, best: pt.Level) -> str:
+    """The waits between tokens at the level that counts, drafts accepted and prompt tokens cached."""
+    cells = next((r.cells for r in told.rows if r.point.n == point.n and r.cells[0] == f"{best.level:g}"), None)
+    if cells is None:
+        return ""
+    names = {"longest": "longest gap {}", "accepted": "{} of drafts accepted", "cached": "{} of prompt tokens cached"}
+    pairs = zip(told.head[3:], cells[3:], strict=True)
+    return ", ".join(names.get(head, head + " {}").format(cell) for head, cell in pairs if cell != details.NOTHING)
+
+
 def _short(role: str) -> str:
     return {"baseline": "base", "baseline again": "again"}.get(role, role)
 
@@ -298,7 +315,12 @@ def said(c: ql.Comparison) -> str:
         head = f"{c.lost} lost, {c.won} won of {c.scored}: no drop seen; {seen}"
     else:
         head = f"the same score for all {c.scored}; {seen}"
-    return head + (f"; {c.unlike}" if c.unlike else "")
+    beside = [f"{words.percent(c.identical)} read the same"]
+    if c.cut_off or c.base_cut_off:
+        beside.append(f"{c.cut_off} cut off (baseline {c.base_cut_off})")
+    if c.length_ratio is not None and abs(c.length_ratio - 1) >= 0.005:
+        beside.append(f"{c.length_ratio:.2f} times as long")
+    return f"{head}; {', '.join(beside)}" + (f"; {c.unlike}" if c.unlike else "")
 
 
 def slo_word(row: Measure) -> tuple[str, Mood]:

@@ -252,6 +252,8 @@ def under(o: Outcome, row: Measure | None = None) -> list[Piece]:
         facts.append(f"{row.joules:.2f} J per token")
     if facts:
         pieces += ["\n", "  " + ", ".join(facts)]
+    if row.between:
+        pieces += ["\n", f"  {row.between}"]
     if row.bound:
         pieces += ["\n", f"  {plain(row.bound, 300)}"]
     if row.interval:
