@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as sp
 
-from tui_tuner.analysis import points, schedule, stats
+from tui_tuner.analysis import bands, points, schedule, stats
+from tui_tuner.model import events as ev
+from tui_tuner.model.slo import Slo
 
 values = st.floats(0.1, 1e4, allow_nan=False)
 
@@ -61,27 +63,6 @@ def test_percentile_interval_holds_its_level(found: list[float], p: int) -> None
     assert ordered[low - 1] <= points.percentile(ordered, p) <= ordered[high - 1]
 
 
-@given(st.lists(values, min_size=2, max_size=9), st.lists(values, min_size=2, max_size=9))
-def test_welch_is_scipys(a: list[float], b: list[float]) -> None:
-    mine = stats.welch(a, b)
-    if mine.half < 1e-6 * max(*a, *b):
-        return
-    theirs = sp.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
-    assert mine.low == pytest.approx(theirs.low, rel=1e-6, abs=1e-6)
-    assert mine.high == pytest.approx(theirs.high, rel=1e-6, abs=1e-6)
-
-
-@given(st.lists(st.tuples(values, values), min_size=2, max_size=9))
-def test_paired_is_scipys(pairs: list[tuple[float, float]]) -> None:
-    a, b = [x for x, _ in pairs], [y for _, y in pairs]
-    mine = stats.paired(a, b)
-    if mine.half < 1e-6 * max(*a, *b):
-        return
-    theirs = sp.ttest_rel(a, b).confidence_interval(0.95)
-    assert mine.low == pytest.approx(theirs.low, rel=1e-6, abs=1e-6)
-    assert mine.high == pytest.approx(theirs.high, rel=1e-6, abs=1e-6)
-
-
 @given(st.lists(st.tuples(values, values), min_size=3, max_size=8), st.floats(-50, 50))
 def test_detrended_is_least_squares_and_no_drift_moves_it(pairs: list[tuple[float, float]], drift: float) -> None:
     import numpy as np
@@ -103,7 +84,7 @@ def test_detrended_is_least_squares_and_no_drift_moves_it(pairs: list[tuple[floa
 
 def test_one_launch_each_has_no_interval() -> None:
     with pytest.raises(ValueError, match="two launches"):
-        stats.welch([1.0], [2.0])
+        stats.detrended([(0.0, 1.0)], [(1.0, 2.0)])
 
 
 def test_widened_is_students_t_at_bonferronis_level() -> None:
@@ -121,6 +102,74 @@ def test_detectable_drop_without_flips_needs_six_lost_items() -> None:
 
 def test_flips_between_equal_launches_make_a_drop_harder_to_see() -> None:
     assert stats.detectable_drop(60, 0.2) > stats.detectable_drop(60, 0.0)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("n", "lose", "win"), [(8, 0.5, 0.1), (20, 0.4, 0.05), (60, 0.2, 0.05), (60, 0.1, 0.1)])
+def test_the_power_to_see_a_drop_by_counting_every_outcome(n: int, lose: float, win: float) -> None:
+    seen = sum(
+        sp.binom.pmf(lost, n, lose) * sp.binom.pmf(won, n, win)
+        for lost, won in product(range(n + 1), repeat=2)
+        if lost > won and sp.binomtest(lost, lost + won, 0.5).pvalue < 0.05
+    )
+    assert stats._power(n, lose, win) == pytest.approx(seen, abs=1e-6)
+
+
+groups = st.lists(st.lists(st.floats(50.0, 200.0), min_size=1, max_size=6), min_size=1, max_size=6)
+
+
+@given(groups)
+def test_the_pooled_noise_is_the_within_group_deviation(found: list[list[float]]) -> None:
+    """The residuals of a fit with one mean a group, as numpy solves it; bounds by scipy."""
+    import numpy as np
+
+    band = bands.noise(found)
+    pairs = sum(len(group) - 1 for group in found)
+    if pairs < bands.MIN_PAIRS:
+        assert band is None
+        return
+    assert band is not None and band.pairs == pairs
+    logs = np.log([x for group in found for x in group])
+    design = np.zeros((len(logs), len(found)))
+    design[np.arange(len(logs)), np.repeat(np.arange(len(found)), [len(group) for group in found])] = 1.0
+    rest = logs - design @ np.linalg.lstsq(design, logs, rcond=None)[0]
+    sd = 100.0 * math.sqrt(float(rest @ rest) / pairs)
+    assert band.sd_percent == pytest.approx(sd, abs=1e-6)
+    assert band.percent == pytest.approx(sp.t.ppf(0.975, pairs) * sd * math.sqrt(2), abs=1e-5)
+    assert band.upper_percent == pytest.approx(sd * math.sqrt(pairs / sp.chi2.ppf(0.1, pairs)), abs=1e-5)
+
+
+requests = st.lists(
+    st.tuples(st.floats(0, 5), st.floats(0.001, 3), st.floats(0.001, 3), st.integers(0, 9), st.booleans()),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(requests, st.floats(1, 3000), st.floats(1, 900))
+def test_goodput_by_counting_requests(
+    found: list[tuple[float, float, float, int, bool]], ttft: float, tpot: float
+) -> None:
+    sent = [r[0] for r in found]
+    first = [r[0] + r[1] for r in found]
+    last = [r[0] + r[1] + r[2] for r in found]
+    out = [r[3] for r in found]
+    rows = ev.Requests(
+        1.0, 1, 8.0, "closed", 4.0, sent, sent, first, last, [10] * len(found), out,
+        ["abort" if r[4] else "length" for r in found],
+    )  # fmt: skip
+    slo = Slo("x", "goodput", {"ttft_p50_ms": ttft, "tpot_p50_ms": tpot})
+    level = points.level_figures(rows, slo)
+    answered = [k for k in range(len(found)) if out[k] and not found[k][4]]
+    good = [
+        k
+        for k in answered
+        if (first[k] - sent[k]) * 1000.0 <= ttft
+        and (out[k] == 1 or (last[k] - first[k]) * 1000.0 / (out[k] - 1) <= tpot)
+    ]
+    assert (level.requests, level.unanswered) == (len(answered), len(found) - len(answered))
+    assert level.goodput == len(good) / 4.0
+    assert level.attained == len(good) / len(found)
+    assert level.output_tok_s == sum(out[k] for k in answered) / 4.0
 
 
 @given(st.lists(values, min_size=1, max_size=50), st.sampled_from([50, 90, 95, 99]))

@@ -1,7 +1,7 @@
 """The statistics of the verdict. Rates and accuracies are 0..1; scipy is loaded by the functions that need it.
 
 Sources: Wilson (1927) for a proportion; McNemar (1947) in its exact binomial form for paired answers; David and
-Nagaraja, "Order Statistics" (2003), section 7.1 for percentiles; Welch (1947) for two means of unequal variance.
+Nagaraja, "Order Statistics" (2003), section 7.1 for percentiles.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from statistics import NormalDist, fmean, stdev
+from statistics import NormalDist, fmean
 
 from msgspec import Struct
 
@@ -28,9 +28,6 @@ class Interval(Struct, frozen=True):
     @property
     def half(self) -> float:
         return (self.high - self.low) / 2.0
-
-    def excludes_zero(self) -> bool:
-        return self.low > 0 or self.high < 0
 
 
 def wilson(right: float, n: int, level: float = LEVEL) -> Interval:
@@ -100,30 +97,6 @@ def chi2_quantile(p: float, df: float) -> float:
     from scipy import stats
 
     return float(stats.chi2.ppf(p, df))
-
-
-def welch(a: Sequence[float], b: Sequence[float], level: float = LEVEL) -> Interval:
-    """The difference of means a − b with Welch's interval. Raises ValueError below two values each."""
-    if len(a) < 2 or len(b) < 2:
-        raise ValueError("an interval between launches needs at least two launches of each")
-    va, vb = stdev(a) ** 2 / len(a), stdev(b) ** 2 / len(b)
-    diff = fmean(a) - fmean(b)
-    if va + vb == 0:
-        return Interval(diff, diff, diff, float(len(a) + len(b) - 2))
-    df = (va + vb) ** 2 / (va**2 / (len(a) - 1) + vb**2 / (len(b) - 1))
-    half = t_quantile(0.5 + level / 2, df) * math.sqrt(va + vb)
-    return Interval(diff, diff - half, diff + half, df)
-
-
-def paired(a: Sequence[float], b: Sequence[float], level: float = LEVEL) -> Interval:
-    """The mean of the differences a[i] − b[i] with Student's interval. Raises ValueError below two pairs."""
-    differences = [x - y for x, y in zip(a, b, strict=True)]
-    if len(differences) < 2:
-        raise ValueError("a paired interval needs at least two pairs")
-    mean, error = fmean(differences), stdev(differences) / math.sqrt(len(differences))
-    df = float(len(differences) - 1)
-    half = t_quantile(0.5 + level / 2, df) * error
-    return Interval(mean, mean - half, mean + half, df)
 
 
 def detrended(a: Sequence[tuple[float, float]], b: Sequence[tuple[float, float]], level: float = LEVEL) -> Interval:
