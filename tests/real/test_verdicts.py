@@ -21,7 +21,7 @@ thoroughness = "standard"
 {FIXED}
 slo = {{ goal = "throughput" }}
 knob = {{ name = "max_num_seqs", values = [64], baseline = 128 }}
-load = {{ concurrency = [4], prompt_tokens = 64, output_tokens = 16, requests = 32 }}
+load = {{ concurrency = [4], prompt_tokens = 64, output_tokens = 16, requests = 96 }}
 evalset = {{ items = 0 }}
 """
 
