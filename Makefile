@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup run test check real bench clean
+.PHONY: setup run test faults screens check real bench clean
 
 # The product and its tools; quick when there is nothing to do.
 $(BIN)/.installed: pyproject.toml
@@ -26,7 +26,15 @@ test: $(BIN)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -m 'not long'
+	$(BIN)/pytest -m 'engine and not long' tests/real
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target faults screens
+
+# Both at once, after the real engine: the one mostly waits, the other mostly computes.
+faults: $(BIN)/.installed
+	$(BIN)/pytest tests/runner
+
+screens: $(BIN)/.installed
+	$(BIN)/pytest tests/unit tests/tui
 
 check: $(BIN)/.installed
 	$(BIN)/ruff check .

@@ -35,18 +35,18 @@ def opened(tmp_path: Path) -> Iterator[Callable[[], Terminal]]:
 
 def test_from_home_to_the_saved_file(tmp_path: Path, opened: Callable[[], Terminal]) -> None:
     one = opened()
-    one.until(lambda text: "New sweep" in text and "vLLM" in text, 60, "home with its engine")
+    one.until(lambda text: "New sweep" in text and "vLLM" in text, 240, "home with its engine")
     one.press("n")
-    one.until(lambda text: "step 1 of" in text, 20, "the first step")
+    one.until(lambda text: "step 1 of" in text, 90, "the first step")
     for step in range(2, 7):
         one.press("\r")
-        one.until(lambda text, step=step: f"step {step} of" in text, 20, f"step {step}")  # type: ignore[misc]
+        one.until(lambda text, step=step: f"step {step} of" in text, 90, f"step {step}")  # type: ignore[misc]
         if step == 5:  # one value instead of the two that are suggested
             one.press("\x15")  # ctrl+u
-            one.until(lambda text: re.search(r"Values +2", text) is None, 20, "an empty field")
+            one.until(lambda text: re.search(r"Values +2", text) is None, 90, "an empty field")
             one.press("8")
     assert not list(tmp_path.rglob("*.jsonl"))  # nothing is on the disk until Start
-    one.until(lambda text: "nothing is wrong" in text or "min" in text, 60, "a checked plan")
+    one.until(lambda text: "nothing is wrong" in text or "min" in text, 240, "a checked plan")
     one.press("\x1bOQ")  # F2
     one.until(lambda text: "blocks" in text.lower() and "Stop" in text, 120, "the run screen")
     (path,) = tmp_path.rglob("*.jsonl")
@@ -68,7 +68,7 @@ def test_from_home_to_the_saved_file(tmp_path: Path, opened: Callable[[], Termin
     ]  # fmt: skip
     assert all(not p.earlier for p in session.points)  # nothing was measured twice
     two.press("d")
-    two.until(lambda text: "Record" in text, 20, "the decision")
+    two.until(lambda text: "Record" in text, 90, "the decision")
     two.press("\r")
     text = two.until(lambda text: "vllm serve" in text, 30, "the saved screen")
     assert "--max-num-seqs" in text.replace("\n", "")

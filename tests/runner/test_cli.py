@@ -416,3 +416,14 @@ def test_every_documented_command_works(finished: Shell, command: str) -> None:
     if parsed.command in reads and "/opt/" not in line:
         done = finished(*words)
         assert done.returncode == 0, done.stderr
+
+
+def test_an_output_that_cannot_take_it_is_answered_without_a_traceback() -> None:
+    session = str(Path(__file__).parents[2] / "sessions" / "h200-gpu_memory_utilization.jsonl")
+    command = [sys.executable, "-m", "tui_tuner", "show", session]
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    shown = subprocess.run(command, capture_output=True, text=True, env=ascii_only)
+    assert shown.returncode == 0 and "dummy-7b ? NVIDIA H200" in shown.stdout and not shown.stderr
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        shown = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert shown.returncode == 1 and shown.stderr == "tui-tuner: the output: No space left on device\n"

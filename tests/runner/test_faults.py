@@ -409,10 +409,10 @@ def test_sighup_changes_nothing(folder: Path) -> None:
 
 def test_the_runner_is_stopped_and_continued(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = scripted.session(folder)
-    runner = scripted.start(path, quiet=1.0, tick=0.02)
+    runner = scripted.start(path, quiet=5.0, tick=0.02)
     scripted.until(path, lambda s: bool(s.points))
     runner.send_signal(signal.SIGSTOP)
-    time.sleep(1.5)
+    time.sleep(6.0)
     runner.send_signal(signal.SIGCONT)
     assert runner.wait(30) == 0
     row("runner stopped, continued", "any", path, scripted.released(path), "(nothing: the sweep goes on)", 4)

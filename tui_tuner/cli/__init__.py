@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -137,6 +138,9 @@ def _speed(text: str) -> float:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code. Never shows a traceback for a fault of the input."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a ? where the terminal's character set has no such sign
     arguments = parser().parse_args(argv)
     arguments.sessions = getattr(arguments, "sessions", None)
     arguments.engine_python = getattr(arguments, "engine_python", None)
@@ -155,6 +159,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output has left: nothing to tell them, and nothing to flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"tui-tuner: {error.filename or 'the output'}: {error.strerror or error}", file=sys.stderr)
+        return BROKEN
 
 
 # Commands that share a module; the others live in one of their own name.
